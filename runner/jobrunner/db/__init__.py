@@ -1,0 +1,1 @@
+"""The only SQL of the runner: one Python function for each function of schema mdm."""

@@ -1,0 +1,251 @@
+"""Installs and upgrades schema mdm: the lists of sql/, yoyo's steps, and the answer to "does it fit?".
+
+Two kinds of files: what has state (once.sql) is applied part by part by the steps of migrations/, each once;
+what has none (always.sql: functions, views, grants) is loaded by every migrate, in one transaction.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from yoyo import read_migrations
+from yoyo.backends.core.postgresql import PostgresqlPsycopgBackend
+from yoyo.connections import DatabaseURI
+from yoyo.exceptions import LockTimeout
+from yoyo.migrations import MigrationList
+
+from jobrunner.db import bookkeeping
+from jobrunner.errors import SchemaError
+from jobrunner.settings import connect_error
+
+Connection = psycopg.Connection[Any]
+logger = logging.getLogger(__name__)
+
+SCHEMA_VERSION: Final = 1  # what mdm.job_schema_version() of this package says
+LOCK_WAIT_SECONDS: Final = 120  # how long to wait for another migrator
+# A migration waits for the tables' users only so long, and holds up what queues behind it no longer.
+SESSION_OPTIONS: Final = (
+    "-c lock_timeout=10s -c statement_timeout=30min -c default_transaction_isolation=read\\ committed"
+)
+INCLUDE: Final = re.compile(r"\\ir (\S+)")
+PART: Final = re.compile(r"-- \[(\w+)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationReport:
+    """What migrate did, or what check found to do."""
+
+    migrations: tuple[str, ...]  # ids of yoyo steps
+    changed: tuple[str, ...]  # files of always.sql whose text differs from what was loaded last
+    files: int  # files in always.sql
+
+    @property
+    def current(self) -> bool:
+        """True when the database is as this package wants it."""
+        return not self.migrations and not self.changed
+
+
+def data_dir(name: str) -> Path:
+    """Return the directory `sql` or `migrations`: of the installed wheel, else of the checkout."""
+    here = Path(__file__).resolve().parent
+    candidates = (here / "_data" / name, here.parents[1] / name)
+    found = next((path for path in candidates if path.is_dir()), None)
+    if found is None:
+        raise SchemaError(f"the package has no {name}/ directory: install it again")
+    return found
+
+
+def listed_files(list_name: str, part: str | None = None) -> list[str]:
+    r"""Return the paths of a list's `\ir` lines (below sql/), all of them or those of one `-- [part]`."""
+    current = None
+    paths = []
+    for number, line in enumerate((data_dir("sql") / list_name).read_text(encoding="utf-8").splitlines(), 1):
+        if heading := PART.fullmatch(line.strip()):
+            current = heading[1]
+        elif include := INCLUDE.fullmatch(line.strip()):
+            paths += [include[1]] if part in (None, current) else []
+        elif line.strip() and not line.startswith("--"):
+            raise SchemaError(rf"sql/{list_name}:{number} is neither a comment nor an \ir line")
+    return paths
+
+
+def apply_once(part: str) -> Callable[[Connection], None]:
+    """Return a yoyo step that applies one part of once.sql, file by file, in the step's transaction."""
+
+    def apply(conn: Connection) -> None:
+        paths = listed_files("once.sql", part)
+        if not paths:
+            raise SchemaError(f"sql/once.sql has no part [{part}]")
+        for path in paths:
+            _run_file(conn, path)
+
+    return apply
+
+
+def migrate(dsn: str) -> MigrationReport:
+    """Install or upgrade schema mdm; harmless when it is current or when several do it at once.
+
+    Raises ConnectError, or SchemaError when the schema is newer than this package or a file fails: then
+    nothing of that step is left behind, and the next migrate goes on from there.
+    """
+    with _session(dsn) as conn:
+        if not bookkeeping.take_lock(conn, LOCK_WAIT_SECONDS):
+            raise SchemaError(f"another migration has run for {LOCK_WAIT_SECONDS} s: wait for it, or end it")
+        _refuse_newer(conn)
+        # yoyo keeps its tables in mdm, so that dropping the schema forgets everything about it.
+        _run_file(conn, "schema.sql")
+        applied = _apply_migrations(dsn)
+        bookkeeping.hand_over_bookkeeping(conn)
+        return MigrationReport(applied, *_load_always(conn))
+
+
+def check(dsn: str) -> MigrationReport:
+    """Return what migrate would do, without doing it; raises as migrate does."""
+    with _session(dsn) as conn:
+        conn.read_only = True
+        _refuse_newer(conn)
+        applied = bookkeeping.applied_migrations(conn)
+        pending = tuple(item.id for item in _package_migrations() if item.id not in applied)
+        hashes = _always_hashes()
+        return MigrationReport(pending, _changed(conn, hashes), len(hashes))
+
+
+def require_schema(conn: Connection) -> None:
+    """Raise SchemaError unless the installed schema is the one that this package speaks to (B93)."""
+    try:
+        version = bookkeeping.job_schema_version(conn)
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise SchemaError(f"{_first_line(error)}: have an administrator grant a role such as mdm_worker") from error
+    if version is None:
+        raise SchemaError("this database has no schema mdm: run `jobrunner migrate`")
+    if version < SCHEMA_VERSION:
+        raise SchemaError(f"schema mdm is version {version}, older than {SCHEMA_VERSION}: run `jobrunner migrate`")
+    if version > SCHEMA_VERSION:
+        raise SchemaError(_newer(version))
+
+
+def _newer(version: int) -> str:
+    return f"schema mdm is version {version}, newer than this package ({SCHEMA_VERSION}): upgrade mdm-jobs"
+
+
+def _refuse_newer(conn: Connection) -> None:
+    """Raise SchemaError when a later package has been here: an old one must not take its work back."""
+    version = bookkeeping.job_schema_version(conn)
+    if version is not None and version > SCHEMA_VERSION:
+        raise SchemaError(_newer(version))
+    unknown = bookkeeping.applied_migrations(conn) - {item.id for item in _package_migrations()}
+    if unknown:
+        raise SchemaError(
+            f"schema mdm has migrations that this package does not know ({min(unknown)}): upgrade mdm-jobs"
+        )
+
+
+@contextmanager
+def _session(dsn: str) -> Iterator[Connection]:
+    """Open the migrator's own connection; what the server refuses becomes one line with a remedy."""
+    try:
+        conn = psycopg.connect(dsn, autocommit=True, options=_options(dsn))
+    except psycopg.Error as error:
+        raise connect_error(error) from error
+    try:
+        yield conn
+    except psycopg.Error as error:
+        raise SchemaError(_explain(error)) from error
+    except LockTimeout as error:
+        raise SchemaError(
+            "yoyo migrates this database at this moment: wait, and use `jobrunner migrate` only"
+        ) from error
+    finally:
+        conn.close()
+
+
+def _options(dsn: str) -> str:
+    """Return the session's settings: those of the DSN, then ours."""
+    return f"{conninfo_to_dict(dsn).get('options') or ''} {SESSION_OPTIONS}".strip()
+
+
+def _package_migrations() -> MigrationList:
+    """Return the steps of this package, loaded: a broken one is an error before anything is done."""
+    migrations = read_migrations(glob.escape(str(data_dir("migrations"))))
+    for item in migrations:
+        item.load()
+    return migrations
+
+
+def _apply_migrations(dsn: str) -> tuple[str, ...]:
+    """Apply the pending steps, each in a transaction of its own, and return their ids."""
+    # yoyo asks for the user's name and fails in a container whose uid has none.
+    os.environ.setdefault("LOGNAME", f"uid-{os.getuid()}")
+    arguments = {"conninfo": dsn, "options": _options(dsn), "schema": "mdm"}
+    uri = DatabaseURI("postgresql+psycopg", None, None, None, None, None, arguments)
+    backend = PostgresqlPsycopgBackend(uri, "_yoyo_migration")
+    with backend:
+        backend.init_database()
+        # We hold the advisory lock: a row in yoyo_lock can only be that of a migrator that was killed (B90).
+        backend.break_lock()
+        pending = backend.to_apply(_package_migrations())
+        with backend.lock(timeout=1):
+            backend.apply_migrations_only(pending)
+    return tuple(item.id for item in pending)
+
+
+def _load_always(conn: Connection) -> tuple[tuple[str, ...], int]:
+    """Load every file of always.sql in one transaction; return the changed ones and the number of files."""
+    hashes = _always_hashes()
+    with conn.transaction():
+        changed = _changed(conn, hashes)
+        for path in listed_files("always.sql"):
+            _run_file(conn, path)
+        bookkeeping.save_loaded_files(conn, hashes)
+    return changed, len(hashes)
+
+
+def _always_hashes() -> dict[str, str]:
+    root = data_dir("sql")
+    return {path: hashlib.sha256((root / path).read_bytes()).hexdigest() for path in listed_files("always.sql")}
+
+
+def _changed(conn: Connection, hashes: dict[str, str]) -> tuple[str, ...]:
+    """Return the files that are new, other or gone since they were loaded."""
+    before = bookkeeping.loaded_files(conn)
+    return tuple(sorted(path for path in hashes.keys() | before.keys() if hashes.get(path) != before.get(path)))
+
+
+def _run_file(conn: Connection, path: str) -> None:
+    """Execute one file of sql/ whole; its warnings go to the log, its error names the file."""
+    text = (data_dir("sql") / path).read_text(encoding="utf-8")
+
+    def tell(diagnostic: psycopg.errors.Diagnostic) -> None:
+        if diagnostic.severity_nonlocalized == "WARNING":
+            logger.warning("sql/%s: %s (%s)", path, diagnostic.message_primary, diagnostic.message_hint or "")
+
+    conn.add_notice_handler(tell)
+    try:
+        conn.execute(cast(Any, text))
+    except psycopg.Error as error:
+        raise SchemaError(f"sql/{path}: {_explain(error)}") from error
+    finally:
+        conn.remove_notice_handler(tell)
+
+
+def _explain(error: psycopg.Error) -> str:
+    """Return the server's message and its hint on one line."""
+    hint = error.diag.message_hint
+    if isinstance(error, psycopg.errors.LockNotAvailable):
+        hint = "a session keeps the table for more than 10 s: try again, nothing is half done"
+    return f"{_first_line(error)}: {hint}" if hint else _first_line(error)
+
+
+def _first_line(error: psycopg.Error) -> str:
+    return error.diag.message_primary or str(error).strip().split("\n", 1)[0] or type(error).__name__
