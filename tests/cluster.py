@@ -1,0 +1,127 @@
+"""The servers and databases that the tests run on: ours as root and as anybody, in memory where there is room."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, LiteralString
+
+import psycopg
+import pytest
+from psycopg import sql
+from pytest_postgresql.janitor import DatabaseJanitor
+
+from jobrunner import devserver, schema
+from jobrunner.devserver import Server
+
+ROOT = Path(__file__).resolve().parents[1]
+ROLES = ("mdm_owner", "mdm_producer", "mdm_worker", "mdm_admin", "mdm_monitor", "mdm_indexer", "mdm_platform")
+# Nothing here survives a power cut, and nothing has to. Deadlocks are found quickly.
+OPTIONS = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "max_connections": "200",
+    "deadlock_timeout": "200ms",
+    "shared_buffers": "128MB",
+}
+_numbers = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class PgServer:
+    """The session's server, in the words of pytest-postgresql (depends_on)."""
+
+    server: Server
+    host: str
+    port: int
+    user: str
+    password: str = ""
+    options: str = ""
+    maintenance_dbname: str = "postgres"
+    template_dbname: None = None
+    dbname: str = "mdm_template"
+
+    def dsn(self, dbname: str) -> str:
+        """Return the URI of a database, as the installer (a superuser)."""
+        return self.server.dsn(dbname)
+
+
+def make_base() -> Path:
+    """Make a short directory for a server: in memory when that has a GiB, since template copies are 5-20x quicker."""
+    shm = Path("/dev/shm")
+    roomy = shm.is_dir() and os.access(shm, os.W_OK | os.X_OK) and shutil.disk_usage(shm).free >= 1 << 30
+    return Path(tempfile.mkdtemp(prefix="mdm-", dir=shm if roomy else None))
+
+
+@contextmanager
+def running_server(**options: str) -> Iterator[Server]:
+    """A server of one's own, for tests that stop, kill or reconfigure it."""
+    base = make_base()
+    server = devserver.start(base, options={**OPTIONS, **options})
+    try:
+        yield server
+    finally:
+        devserver.stop(server)
+        shutil.rmtree(base)
+
+
+@contextmanager
+def database(pg_server: PgServer, template: str | None = None) -> Iterator[str]:
+    """A database of one's own, as a URI; dropped at the end whoever is still connected."""
+    name = f"mdm_{next(_numbers)}"
+    janitor = DatabaseJanitor(
+        user=pg_server.user, host=pg_server.host, port=pg_server.port, dbname=name, template_dbname=template
+    )
+    with janitor:
+        yield pg_server.dsn(name)
+
+
+def make_logins(conn: psycopg.Connection[Any]) -> None:
+    """Make a login role test_<role> for each of our roles, a member of it."""
+    for role in ROLES:
+        login = sql.Identifier(f"test_{role}")
+        if not conn.execute("select from pg_roles where rolname = %s", (f"test_{role}",)).fetchone():
+            conn.execute(sql.SQL("create role {} login in role {}").format(login, sql.Identifier(role)))
+
+
+TABLES: LiteralString = """
+    select quote_ident(c.relname)
+    from pg_class c
+    where c.relnamespace = 'mdm'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+      and c.relname not like '%yoyo%' and c.relname <> 'aa_schema_object'
+"""
+
+
+def clean(conn: psycopg.Connection[Any]) -> None:
+    """Bring the shared database back to what migrate leaves: no sessions, no rows but the seed."""
+    conn.execute(
+        "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
+        " where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'"
+    )
+    deletes = "".join(f"delete from mdm.{name};" for (name,) in conn.execute(TABLES))
+    with conn.transaction():
+        conn.execute("set local session_replication_role = replica")  # foreign keys ask for no order
+        conn.execute("set local lock_timeout = '10s'")
+        conn.execute(deletes.encode())
+        conn.execute("set local session_replication_role = origin")
+        seed(conn)
+
+
+def seed(conn: psycopg.Connection[Any]) -> None:
+    """Apply the seed again, as the roles that own the tables."""
+    for path in schema.listed_files("once.sql", "seed"):
+        conn.execute((ROOT / "sql" / path).read_bytes())
+
+
+def missing(name: str, reason: str) -> None:
+    """Skip the test for want of `name`, or fail it where MDM_REQUIRE (comma separated) says that it must be there."""
+    if name in os.environ.get("MDM_REQUIRE", "").split(","):
+        pytest.fail(f"{name} is required here, but {reason}")
+    pytest.skip(f"{name}: {reason}")

@@ -1,0 +1,145 @@
+"""Fixtures: one server a session, one shared migrated database, copies of a template where a test needs its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+from pytest_postgresql import factories
+
+from cluster import PgServer, clean, database, make_logins, running_server
+from jobrunner import devserver, schema
+from jobrunner.devserver import Server
+from sqlcoverage import GATE, SqlCoverage
+from sqlcoverage import OPTIONS as PROFILER
+
+Connection = psycopg.Connection[Any]
+coverage_key = pytest.StashKey[SqlCoverage]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--sql-coverage", action="store_true", help="report what the PL/pgSQL functions ran, and gate it")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--sql-coverage"):
+        config.stash[coverage_key] = SqlCoverage()
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    binaries = devserver.find_bin()
+    return f"PostgreSQL {devserver.version(binaries)} ({binaries})"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if coverage_key in config.stash:
+        config.stash[coverage_key].report(terminalreporter)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    coverage = session.config.stash.get(coverage_key, None)
+    if coverage is not None and coverage.total() < GATE and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(scope="session")
+def sql_coverage(pytestconfig: pytest.Config) -> SqlCoverage | None:
+    """Where the counts go, when --sql-coverage was given."""
+    return pytestconfig.stash.get(coverage_key, None)
+
+
+@pytest.fixture(scope="session")
+def pg_server(sql_coverage: SqlCoverage | None) -> Iterator[PgServer]:
+    """The session's server, from $JOBRUNNER_PG_BIN or what devserver.find_bin finds."""
+    options = {} if sql_coverage is None else PROFILER
+    with running_server(**options) as server:
+        yield PgServer(server, str(server.socket_dir), server.port, server.superuser)
+
+
+def load_template(**where: Any) -> None:
+    """Migrate the template; pytest-postgresql says where it is."""
+    dsn = make_conninfo(**{key: where[key] for key in ("host", "port", "user", "dbname")})
+    schema.migrate(dsn)
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        make_logins(conn)
+        if conn.execute("show shared_preload_libraries").fetchone() != ("",):
+            conn.execute("create extension plpgsql_check")
+
+
+template = factories.postgresql_noproc(depends_on="pg_server", load=[load_template])
+
+
+@pytest.fixture
+def own_server() -> Iterator[Server]:
+    """A server for this test alone, to be stopped, killed or filled; its database `mdm` is empty."""
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def empty_dsn(pg_server: PgServer) -> Iterator[str]:
+    """An empty database, not migrated."""
+    with database(pg_server) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def fresh_dsn(pg_server: PgServer, template: Any, sql_coverage: SqlCoverage | None) -> Iterator[str]:
+    """A migrated database for this test alone: for DDL, settings, and whatever cannot be deleted again."""
+    with database(pg_server, template.template_dbname) as dsn:
+        yield dsn
+        _count(dsn, sql_coverage)
+
+
+@pytest.fixture(scope="session")
+def shared_admin(pg_server: PgServer, template: Any, sql_coverage: SqlCoverage | None) -> Iterator[Connection]:
+    """The connection that cleans the shared database."""
+    with database(pg_server, template.template_dbname) as dsn:
+        with psycopg.connect(dsn, autocommit=True) as conn:
+            yield conn
+        _count(dsn, sql_coverage)
+
+
+def _count(dsn: str, sql_coverage: SqlCoverage | None) -> None:
+    if sql_coverage is not None:
+        with psycopg.connect(dsn) as conn:
+            sql_coverage.add(conn)
+
+
+@pytest.fixture
+def dsn(pg_server: PgServer, shared_admin: Connection) -> str:
+    """The shared migrated database, as the installer: no rows but the seed, no sessions left of earlier tests."""
+    clean(shared_admin)
+    return pg_server.dsn(shared_admin.info.dbname)
+
+
+@pytest.fixture
+def conn(dsn: str) -> Iterator[Connection]:
+    """An autocommit connection to the shared database, as the installer."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def connect(request: pytest.FixtureRequest) -> Iterator[Callable[..., Connection]]:
+    """Open connections, closed at the end: connect(), connect(role="mdm_worker"), connect(dsn=fresh_dsn).
+
+    Autocommit unless told otherwise; `role` logs in as test_<role>, a member of it; the rest is psycopg's.
+    """
+    opened: list[Connection] = []
+
+    def open_one(role: str | None = None, dsn: str | None = None, **options: Any) -> Connection:
+        where = dsn or request.getfixturevalue("dsn")
+        if role is not None:
+            options["user"] = f"test_{role}"
+        connection = psycopg.connect(where, **{"autocommit": True, **options})
+        opened.append(connection)
+        return connection
+
+    yield open_one
+    for connection in opened:
+        connection.close()
