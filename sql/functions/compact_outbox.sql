@@ -1,0 +1,31 @@
+-- Outbox compaction (S2.5): deletes events all of whose deliveries are recorded, once they are older than the outbox kind keeps jobs.
+create or replace function mdm.compact_outbox(p_limit int default 1000)
+returns int
+language plpgsql
+volatile
+parallel unsafe
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  v_deleted int;
+begin
+  if coalesce(p_limit, 1000) not between 1 and 10000 then
+    perform mdm._raise('MJ005', format('p_limit is %s', p_limit), null, 'Use 1 .. 10000 (D13).');
+  end if;
+  delete from mdm.aa_outbox_event e
+  where e.id in (
+    select o.id
+    from mdm.aa_outbox_event o
+    join mdm.aa_job_kind k on k.job_kind = 'outbox_dispatch'
+    where o.dispatched_at < clock_timestamp() - k.retention_done
+    order by o.dispatched_at
+    limit coalesce(p_limit, 1000)
+    for update of o skip locked);
+  get diagnostics v_deleted = row_count;
+  return v_deleted;
+end
+$$;
+
+comment on function mdm.compact_outbox(int) is
+  'Deletes up to p_limit (1 .. 10,000) dispatched outbox events that are older than retention_done of outbox_dispatch and returns how many (S2.5). MJ005 bad limit.';

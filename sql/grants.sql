@@ -1,0 +1,55 @@
+-- Who may call what (design 3). Run as mdm_owner; applied again by every migrate, so a right that is taken out here goes away.
+-- Nobody but the owner has rights on the tables: everything goes through the functions and views.
+
+-- producers: S10.1
+grant execute on function
+  mdm.enqueue_job(text, jsonb, uuid, text, text, int, timestamptz, int, jsonb, uuid),
+  mdm.enqueue_jobs(jsonb, uuid),
+  mdm.get_job(bigint)
+to mdm_producer, mdm_admin;
+
+-- workers: S4, S5
+grant execute on function
+  mdm.claim_job(text, text[], uuid[], int, jsonb),
+  mdm.check_lease(bigint, bigint),
+  mdm.finish_job(bigint, bigint, uuid),
+  mdm.finish_jobs(bigint[], bigint[], uuid),
+  mdm.fail_job(bigint, bigint, text, boolean, interval, uuid),
+  mdm.release_job(bigint, bigint, interval, text),
+  mdm.release_jobs(bigint[], bigint[], interval[]),
+  mdm.extend_jobs(bigint[], bigint[]),
+  mdm.announce_runner(text, text[], uuid[], boolean),
+  mdm.job_kind_settings(text[]),
+  mdm.rate_limits(text[]),
+  mdm.get_job(bigint)
+to mdm_worker;
+
+-- administrators: manage_metadata (S9, D12)
+grant execute on function
+  mdm.replay_job(bigint, text, uuid),
+  mdm.discard_job(bigint, text, uuid),
+  mdm.stop_job(bigint, text, uuid),
+  mdm.set_job_kind(text, jsonb, uuid),
+  mdm.pause_kind(text, timestamptz, text, uuid),
+  mdm.resume_kind(text, uuid),
+  mdm.job_kind_settings(text[]),
+  mdm.rate_limits(text[])
+to mdm_admin;
+
+-- upkeep (D17)
+grant execute on function
+  mdm.recover_stale_jobs(int),
+  mdm.purge_jobs(int),
+  mdm.compact_outbox(int)
+to mdm_worker, mdm_admin;
+grant execute on procedure mdm.cleanup_jobs(interval) to mdm_worker, mdm_admin;
+
+-- watching (S12). _redact is pure; the views call it with the rights of their reader.
+grant execute on function
+  mdm.check_job_invariants(),
+  mdm._redact(jsonb, text[])
+to mdm_monitor, mdm_admin;
+grant select on mdm.v_job_dlq to mdm_monitor, mdm_admin;
+grant select on mdm.v_job_counts to mdm_monitor, mdm_admin, mdm_worker;
+
+grant execute on function mdm.job_schema_version() to public;

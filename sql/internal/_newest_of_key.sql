@@ -1,0 +1,37 @@
+-- The newest generation of an idempotency key (D6). Two statements, since "is not distinct from" is no index condition.
+create or replace function mdm._newest_of_key(
+  p_tenant_id uuid,
+  p_job_kind text,
+  p_idempotency_key text,
+  out o_id bigint,
+  out o_key_no int,
+  out o_status mdm.job_status)
+language plpgsql
+stable
+parallel safe
+security invoker
+as $$
+begin
+  if p_tenant_id is null then
+    select j.id, j.key_no, j.status
+    into o_id, o_key_no, o_status
+    from mdm.aa_job j
+    where j.tenant_id is null
+      and j.job_kind = p_job_kind
+      and j.idempotency_key = p_idempotency_key
+    order by j.key_no desc
+    limit 1;
+  else
+    select j.id, j.key_no, j.status
+    into o_id, o_key_no, o_status
+    from mdm.aa_job j
+    where j.tenant_id = p_tenant_id
+      and j.job_kind = p_job_kind
+      and j.idempotency_key = p_idempotency_key
+    order by j.key_no desc
+    limit 1;
+  end if;
+end
+$$;
+
+comment on function mdm._newest_of_key(uuid, text, text) is 'The newest generation of a key, NULLs when there is none (D6). Private.';

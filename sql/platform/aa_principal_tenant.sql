@@ -1,0 +1,12 @@
+-- Stand-in for the platform's binding of principals to tenants (D20). No row = all tenants; row-level security reads it.
+create table if not exists mdm.aa_principal_tenant (
+  principal_id uuid not null references mdm.aa_principal (id) on delete cascade,
+  tenant_id uuid not null references mdm.aa_tenant (id) on delete cascade,
+  primary key (principal_id, tenant_id)
+);
+
+create index if not exists ix_aa_principal_tenant_tenant on mdm.aa_principal_tenant (tenant_id);
+
+comment on table mdm.aa_principal_tenant is 'The tenants a principal is bound to; a principal without a row sees all tenants and the platform''s own jobs.';
+comment on column mdm.aa_principal_tenant.principal_id is 'The bound principal.';
+comment on column mdm.aa_principal_tenant.tenant_id is 'A tenant it may see.';

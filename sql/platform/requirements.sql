@@ -1,0 +1,27 @@
+-- Says clearly what an existing platform misses (D20): the columns of its tables that the job system reads or writes.
+do $$
+declare
+  v_missing text;
+begin
+  select string_agg(format('mdm.%s.%s', r.table_name, r.column_name), ', ')
+  into v_missing
+  from (values
+    ('aa_tenant', 'id'), ('aa_tenant', 'metadata'),
+    ('aa_principal', 'id'), ('aa_principal', 'name'), ('aa_principal', 'role_name'),
+    ('aa_principal_tenant', 'principal_id'), ('aa_principal_tenant', 'tenant_id'),
+    ('aa_audit_log', 'occurred_at'), ('aa_audit_log', 'action'), ('aa_audit_log', 'actor_principal_id'),
+    ('aa_audit_log', 'session_role'), ('aa_audit_log', 'tenant_id'), ('aa_audit_log', 'object_type'),
+    ('aa_audit_log', 'object_id'), ('aa_audit_log', 'payload')
+  ) as r (table_name, column_name)
+  where not exists (
+    select
+    from pg_catalog.pg_attribute a
+    where a.attrelid = to_regclass('mdm.' || r.table_name)
+      and a.attname = r.column_name
+      and not a.attisdropped);
+  if v_missing is not null then
+    raise exception 'the platform''s tables miss columns that mdm jobs needs: %', v_missing
+      using errcode = 'undefined_column', hint = 'Add them to the platform''s tables, then migrate again.';
+  end if;
+end
+$$;

@@ -1,0 +1,2 @@
+-- From here on statements run as the role that installs.
+reset role;
