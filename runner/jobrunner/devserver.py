@@ -143,20 +143,31 @@ def usable_bin(bin_dir: Path) -> Path:
     if reachable(bin_dir / "postgres"):
         return bin_dir
     install = bin_dir.resolve().parent
+    package = install.parent
     stat = (bin_dir / "postgres").stat()
     mark = hashlib.sha256(f"{install} {stat.st_size} {stat.st_mtime_ns}".encode()).hexdigest()[:12]
     target = ROOT_CACHE / f"postgresql-{mark}"
     if not target.is_dir():
-        ROOT_CACHE.mkdir(parents=True, exist_ok=True, mode=0o755)
+        ROOT_CACHE.mkdir(parents=True, exist_ok=True)
         ROOT_CACHE.chmod(0o755)
         with tempfile.TemporaryDirectory(dir=ROOT_CACHE) as scratch:
-            copy = shutil.copytree(install, Path(scratch) / "copy", symlinks=True)
-            for path in [copy, *copy.rglob("*")]:
-                if not path.is_symlink():
-                    path.chmod(path.stat().st_mode | (0o755 if path.is_dir() else 0o444))
+            copy = Path(scratch) / "copy"
+            # A wheel keeps its shared libraries beside the package, and the programs look for them there.
+            for part in (install, package.with_name(f"{package.name}.libs")):
+                if part.is_dir():
+                    shutil.copytree(part, copy / part.relative_to(package.parent), symlinks=True)
+            _open_to_all(copy)
             if not target.is_dir():
                 copy.rename(target)
-    return target / bin_dir.name
+    return target / install.relative_to(package.parent) / bin_dir.name
+
+
+def _open_to_all(top: Path) -> None:
+    """Let everybody read what is below a directory, and run what its owner may run."""
+    for path in [top, *top.rglob("*")]:
+        if not path.is_symlink():
+            mode = path.stat().st_mode
+            path.chmod(mode | (0o555 if path.is_dir() or mode & 0o100 else 0o444))
 
 
 # -- life of a server
@@ -175,13 +186,12 @@ def start(
     `options` are settings of postgresql.conf. A server that runs already is left as it is.
     Raises DevServerError with one line that names the remedy.
     """
-    binaries = usable_bin(bin or find_bin())
+    server = Server(usable_bin(bin or find_bin()), base, socket_dir or base, port)
+    _check_socket(server)
     base.mkdir(parents=True, exist_ok=True)
     own(base)
     if not reachable(base):
         raise DevServerError(f"the server's user cannot enter {base}: choose a directory that others can reach")
-    server = Server(binaries, base, socket_dir or base, port)
-    _check_socket(server)
     if not (server.data / "PG_VERSION").exists():
         _init(server)
     _check_version(server)
@@ -233,22 +243,8 @@ def _init(server: Server) -> None:
     """Make the cluster and the database in a scratch directory, so that a killed run leaves nothing half made."""
     scratch = server.base / "data.new"
     shutil.rmtree(scratch, ignore_errors=True)
-    done = _run(
-        [
-            server.bin / "initdb",
-            "-D",
-            scratch,
-            "-U",
-            server.superuser,
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--no-locale",
-            "--no-sync",
-        ],
-        server.base,
-    )
+    flags = f"-U {server.superuser} -A trust -E UTF8 --no-locale --no-sync".split()
+    done = _run([server.bin / "initdb", "-D", scratch, *flags], server.base)
     if done.returncode != 0:
         raise DevServerError(f"initdb failed below {server.base}: {_last_line(done.stdout)}")
     with (scratch / "postgresql.conf").open("a", encoding="utf-8") as conf:
@@ -290,5 +286,12 @@ def _launch(server: Server) -> None:
     if "is another postmaster" in said.lower() or "address already in use" in said.lower():
         where = server.socket_dir / f".s.PGSQL.{server.port}"
         raise DevServerError(f"port {server.port} is in use ({where}): stop that server, or choose another --port")
-    reason = next((line for line in said.splitlines() if "FATAL" in line), _last_line(said))
-    raise DevServerError(f"the server does not start: {reason.strip()}: see {log}")
+    raise DevServerError(f"the server does not start: {_reason(said)}: see {log}")
+
+
+def _reason(said: str) -> str:
+    """Return what a server's log gives as the reason: the fatal line, or the one that it refers to."""
+    lines = [line.split(":  ", 1)[-1] for line in said.splitlines() if "FATAL:" in line or "LOG:" in line]
+    if not lines:
+        return _last_line(said)
+    return lines[0] if lines[-1].endswith("contains errors") else lines[-1]
