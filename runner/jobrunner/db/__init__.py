@@ -1,1 +1,1 @@
-"""The only SQL of the runner: one Python function for each function of schema mdm."""
+"""The only SQL of the runner: one function per mdm function, and the sessions that carry them."""

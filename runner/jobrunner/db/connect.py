@@ -1,0 +1,44 @@
+"""How the runner opens a connection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+# What a DSN may override. A dead peer is noticed after about 30 s, a connection that does not open after 5 s.
+DEFAULTS: Final[dict[str, str | int]] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+# READ COMMITTED whatever the role or the database say (B39); only the start of a session can overrule them.
+ISOLATION: Final = r"-c default_transaction_isolation=read\ committed"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to connect, and whether a transaction pooler stands between (D19)."""
+
+    dsn: str
+    pooler: bool = False
+
+
+def connect(target: Target, name: str, **overrides: str | int) -> psycopg.Connection[Any]:
+    """Open an autocommit connection whose application_name is `jobrunner <name>`.
+
+    Behind a pooler nothing is prepared and no startup options are sent (it would refuse them): every transaction
+    then names its isolation level itself. Raises psycopg.OperationalError.
+    """
+    given = {key: value for key, value in conninfo_to_dict(target.dsn).items() if value is not None}
+    params: dict[str, Any] = {**DEFAULTS, "application_name": f"jobrunner {name}", **given, **overrides}
+    if not target.pooler:
+        params["options"] = f"{given.get('options', '')} {ISOLATION}".strip()
+    conn = psycopg.connect("", autocommit=True, client_encoding="utf8", **params)
+    if target.pooler:
+        conn.prepare_threshold = None
+    return conn

@@ -1,0 +1,200 @@
+"""A connection with a life: opened when needed, opened again after a loss, severed from another thread.
+
+A session belongs to one thread. Only `sever` and `busy_seconds` may be called by others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from time import monotonic
+from typing import Any, Final, LiteralString, TypeVar, overload
+
+import psycopg
+from psycopg.pq import PipelineStatus, TransactionStatus
+
+from jobrunner.db.call import Call, lease_lost, nothing, read, send
+from jobrunner.db.connect import Target, connect
+from jobrunner.errors import LEASE_LOST
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+BEGIN: Final = Call("begin isolation level read committed", nothing)
+COMMIT: Final = Call("commit", nothing)
+# What a handler may leave behind in a session (B55): all of DISCARD ALL but the plans, which are dear to make again.
+# Sent inside the transaction, before finish_job: a SET ROLE of the handler must not decide whether it may finish.
+RESET: Final[tuple[LiteralString, ...]] = (
+    "close all",
+    "reset session authorization",
+    "reset role",
+    "reset all",
+    "unlisten *",
+    "select pg_advisory_unlock_all()",
+    "discard temp",
+    "discard sequences",
+)
+CLEAN: Final = tuple(Call(text, nothing) for text in RESET)
+ROLLBACK: Final = Call("; ".join(("rollback", *RESET)), nothing)
+
+
+class CommitLost(psycopg.OperationalError):
+    """The transaction could not be committed: it was aborted, or closed, by what ran in it."""
+
+
+class Session:
+    """One connection of one thread."""
+
+    def __init__(self, target: Target, name: str) -> None:
+        self.name = name
+        self._target = target
+        self._lock = threading.Lock()  # between the owner's open and close and another thread's sever
+        self._conn: psycopg.Connection[Any] | None = None
+        self._severed = False
+        self._busy_since: float | None = None
+
+    def connection(self) -> psycopg.Connection[Any]:
+        """Return the connection, opened if there is none that can be used. Raises psycopg.OperationalError."""
+        conn = self._conn
+        if conn is not None and not self._severed and not conn.closed and conn.autocommit:
+            return conn
+        self.close()
+        conn = connect(self._target, self.name)
+        with self._lock:
+            self._conn, self._severed = conn, False
+        return conn
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        with self._lock:
+            conn, self._conn = self._conn, None
+        if conn is not None:
+            conn.close()
+
+    def sever(self) -> psycopg.Connection[Any] | None:
+        """Cut the connection under whoever uses it; safe from any thread. Gives what was cut, for `cancel`."""
+        with self._lock:
+            conn = self._conn
+            if conn is None or conn.closed or self._severed:
+                return None
+            self._severed = True
+            with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(conn.fileno())) as peer:
+                peer.shutdown(socket.SHUT_RDWR)
+            return conn
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long the call of the runner's own has been under way; 0 when there is none."""
+        since = self._busy_since
+        return 0.0 if since is None else monotonic() - since
+
+    @property
+    def status(self) -> TransactionStatus:
+        """The state of the connection's transaction; UNKNOWN when it is lost."""
+        conn = self._conn
+        if conn is None or self._severed or conn.closed:
+            return TransactionStatus.UNKNOWN
+        if conn.pgconn.pipeline_status != PipelineStatus.OFF:
+            return TransactionStatus.ACTIVE
+        return conn.info.transaction_status
+
+    @overload
+    def run(self, first: Call[T], /) -> T: ...
+
+    @overload
+    def run(self, first: Call[T], second: Call[U], /) -> tuple[T, U]: ...
+
+    def run(self, first: Call[Any], second: Call[Any] | None = None, /) -> Any:
+        """Run one or two calls in a transaction of their own, in one round trip.
+
+        Raises LeaseLost for SQLSTATE MJ001 and psycopg.Error for the rest; the transaction is then rolled back.
+        """
+        with self._own_call() as conn:
+            if second is None and not self._target.pooler:
+                return read(send(conn, first), first)
+            calls = [first] if second is None else [first, second]
+            results = _together(conn, BEGIN, *calls, COMMIT)[1:-1]
+            return results[0] if second is None else tuple(results)
+
+    def run_alone(self, call: Call[T]) -> T:
+        """Run a call that commits by itself and so may stand in no transaction block (a procedure)."""
+        with self._own_call() as conn:
+            return read(send(conn, call), call)
+
+    def begin(self, idle_seconds: float, *calls: Call[Any]) -> psycopg.Connection[Any]:
+        """Open a transaction that the server ends when it is idle for so long (D19), and run the calls in it."""
+        with self._own_call() as conn:
+            _together(conn, BEGIN, _idle_timeout(idle_seconds), *calls)
+            return conn
+
+    def commit(self, *calls: Call[Any], clean: bool) -> None:
+        """Run the calls and commit, in one round trip; `clean` takes away what a handler left in the session.
+
+        Raises CommitLost when there is no sound transaction to commit, LeaseLost and psycopg.Error as `run` does.
+        """
+        if self.status is not TransactionStatus.INTRANS:
+            raise CommitLost(f"the transaction cannot be committed: it is {self.status.name}")
+        with self._own_call() as conn:
+            _together(conn, *(CLEAN if clean else ()), *calls, COMMIT)
+
+    def rollback(self) -> None:
+        """Leave a clean session behind, whatever was done to it; never raises."""
+        if self.status not in (TransactionStatus.IDLE, TransactionStatus.INTRANS, TransactionStatus.INERROR):
+            self.close()
+            return
+        try:
+            with self._own_call() as conn:
+                psycopg.Cursor(conn).execute(ROLLBACK.sql)
+        except psycopg.Error:
+            self.close()
+
+    @contextlib.contextmanager
+    def _own_call(self) -> Iterator[psycopg.Connection[Any]]:
+        """Note that a call is under way, map its errors, and leave no transaction behind an error."""
+        self._busy_since = monotonic()
+        try:
+            yield self.connection()
+        except psycopg.Error as error:
+            self._after_error()
+            if error.sqlstate == LEASE_LOST:
+                raise lease_lost(error) from None
+            raise
+        finally:
+            self._busy_since = None
+
+    def _after_error(self) -> None:
+        """Roll back what an error left open; a connection that cannot even do that is closed."""
+        conn = self._conn
+        if conn is None or self.status is TransactionStatus.IDLE:
+            return
+        try:
+            conn.execute("rollback")
+        except psycopg.Error:
+            self.close()
+
+
+def _together(conn: psycopg.Connection[Any], *calls: Call[Any]) -> list[Any]:
+    """Send the calls in one round trip and give what each of them gives."""
+    with conn.pipeline():
+        cursors = [send(conn, call) for call in calls]
+    if calls[-1] is COMMIT and cursors[-1].statusmessage != "COMMIT":
+        raise CommitLost("the transaction was rolled back instead of committed")
+    return [read(cursor, call) for cursor, call in zip(cursors, calls, strict=True)]
+
+
+def _idle_timeout(seconds: float) -> Call[None]:
+    """Bound how long the open transaction may stand idle; 0 would mean for ever."""
+    return Call(
+        "select set_config('idle_in_transaction_session_timeout', %(milliseconds)s, true)",
+        nothing,
+        {"milliseconds": str(max(1000, min(int(seconds * 1000), 2_147_483_647)))},
+    )
+
+
+def cancel(conn: psycopg.Connection[Any], timeout_seconds: float = 1.0) -> None:
+    """Ask the server to stop what a severed connection was running; a server that cannot be reached is let be."""
+    with contextlib.suppress(psycopg.Error):
+        conn.cancel_safe(timeout=timeout_seconds)
