@@ -36,6 +36,7 @@
 \ir internal/_pick_jobs.sql
 \ir internal/_check_floor.sql
 \ir internal/_recover_locked.sql
+\ir internal/_forget_progress.sql
 \ir internal/_delete_jobs.sql
 \ir internal/_lock_for_admin.sql
 \ir internal/_entity_search_vector.sql
@@ -47,7 +48,6 @@
 \ir internal/_lock_entities.sql
 \ir internal/_build_vectors.sql
 \ir internal/_store_reindex.sql
-\ir internal/_forget_progress.sql
 
 -- [functions]
 \ir functions/enqueue_job.sql

@@ -24,6 +24,11 @@ grant execute on function
   mdm.get_job(bigint)
 to mdm_worker;
 
+-- the kinds
+grant execute on function mdm.reindex_chunk(bigint, bigint, int) to mdm_worker;
+-- pure; the trigger of our stand-in calls it with the rights of the writer
+grant execute on function mdm._entity_search_vector(jsonb, text[]) to mdm_platform;
+
 -- administrators: manage_metadata (S9, D12)
 grant execute on function
   mdm.replay_job(bigint, text, uuid),

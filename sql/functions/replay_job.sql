@@ -28,6 +28,7 @@ begin
     heartbeat_at = null,
     completed_at = null
   where j.id = p_job_id;
+  perform mdm._forget_progress(array[p_job_id]);
   perform mdm._audit('job_replay', p_actor_principal_id, v_job.tenant_id, 'job', p_job_id::text,
     jsonb_build_object('job_kind', v_job.job_kind, 'status', v_job.status, 'last_error', v_job.last_error, 'reason', p_reason));
   return 'replayed';

@@ -6,6 +6,8 @@ volatile
 parallel unsafe
 security invoker
 as $$
+  select mdm._forget_progress(p_job_ids);
+
   with gone as (
     delete from mdm.aa_job j
     where j.id = any (p_job_ids)

@@ -15,8 +15,9 @@ begin
     from mdm.ddm_entity e
     where e.id = any(p_ids)
     for no key update skip locked);
-  -- the usual case, in the order given
+  -- the usual case: all of them
   if cardinality(locked) = cardinality(p_ids) then
+    locked := p_ids;
     return;
   end if;
   -- not locked and still there = somebody holds it; not there = deleted meanwhile
@@ -32,7 +33,8 @@ begin
     select w.id
     from unnest(p_ids) with ordinality as w (id, ord)
     join unnest(locked) as l (id) on l.id = w.id
-    where w.ord < coalesce(v_until, w.ord + 1));
+    where w.ord < coalesce(v_until, w.ord + 1)
+    order by w.ord);
 end
 $$;
 

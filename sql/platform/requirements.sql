@@ -11,7 +11,13 @@ begin
     ('aa_principal_tenant', 'principal_id'), ('aa_principal_tenant', 'tenant_id'),
     ('aa_audit_log', 'occurred_at'), ('aa_audit_log', 'action'), ('aa_audit_log', 'actor_principal_id'),
     ('aa_audit_log', 'session_role'), ('aa_audit_log', 'tenant_id'), ('aa_audit_log', 'object_type'),
-    ('aa_audit_log', 'object_id'), ('aa_audit_log', 'payload')
+    ('aa_audit_log', 'object_id'), ('aa_audit_log', 'payload'),
+    ('ddm_entity_type', 'id'), ('ddm_entity_type', 'type_key'),
+    ('ddm_entity_type_attribute', 'entity_type_id'), ('ddm_entity_type_attribute', 'attribute_key'),
+    ('ddm_entity_type_attribute', 'searchable'),
+    ('ddm_entity', 'id'), ('ddm_entity', 'tenant_id'), ('ddm_entity', 'entity_type_id'), ('ddm_entity', 'attributes'),
+    ('ddm_entity', 'search_vector'),
+    ('aa_outbox_event', 'id'), ('aa_outbox_event', 'dispatched_at')
   ) as r (table_name, column_name)
   where not exists (
     select
