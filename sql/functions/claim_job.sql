@@ -1,7 +1,8 @@
 -- The claim (S4, D16): the next due jobs of these kinds and tenants, in the order of priority, available_at and id.
 -- A lane is (kind, priority), for bound workers (tenant, kind, priority). Every look into the table is an equality probe of a lane
 -- with available_at bounded on both sides, so a backlog that is not claimable costs nothing (design 5.1). The planner is pinned: a
--- plan cached while the table was empty must serve when it is huge. jit off: the price tag of a pinned plan would switch it on.
+-- plan cached while the table was empty must serve when it is huge, so there is one plan per statement, made of index probes (without
+-- force_generic_plan each call planned anew, at twice the cost). jit off: the price tag of a disabled path would switch it on.
 create or replace function mdm.claim_job(
   p_worker_id text,
   p_kinds text[],
@@ -17,6 +18,7 @@ set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_sort = off
+set plan_cache_mode = force_generic_plan
 set jit = off
 as $$
 declare

@@ -7,6 +7,7 @@ volatile
 parallel unsafe
 security definer
 set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
 as $$
 #variable_conflict use_column
 declare
@@ -31,20 +32,20 @@ begin
       from request r
       order by r.place
       returning id),
-    -- ids are drawn in the order of the insert
-    placed as (
-      select j.id, row_number() over (order by j.id) as place
+    -- ids are drawn in the order of the insert; an array, since a join of two lists of unknown length becomes a nested loop
+    drawn as (
+      select array_agg(j.id order by j.id) as ids
       from job j),
     audit as (
       insert into mdm.aa_audit_log (occurred_at, action, actor_principal_id, session_role, tenant_id, object_type, object_id, payload)
-      select clock_timestamp(), 'job_enqueued', v_actor, session_user, r.tenant_id, 'job', p.id::text,
+      select clock_timestamp(), 'job_enqueued', v_actor, session_user, r.tenant_id, 'job', d.ids[r.place]::text,
         jsonb_build_object('job_kind', r.job_kind)
       from request r
-      join placed p on p.place = r.place
+      cross join drawn d
       where r.audit_level = 'full')
-    select r.ord, p.id, 'inserted'
+    select r.ord, d.ids[r.place], 'inserted'
     from request r
-    join placed p on p.place = r.place
+    cross join drawn d
     order by r.ord;
 
   for v_job in

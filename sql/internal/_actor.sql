@@ -1,15 +1,17 @@
 -- Who acts (D11): the given principal, else the one mapped to the login, else "unknown". Never a session setting, never an error.
 create or replace function mdm._actor(p_actor_principal_id uuid)
 returns uuid
-language sql
+language plpgsql
 stable
 parallel safe
 security invoker
 as $$
-  select coalesce(
+begin
+  return coalesce(
     p_actor_principal_id,
     (select p.id from mdm.aa_principal p where p.role_name = session_user),
     (select p.id from mdm.aa_principal p where p.name = 'unknown'));
+end
 $$;
 
 comment on function mdm._actor(uuid) is 'The acting principal of an audit row (D11). Private.';

@@ -6,16 +6,18 @@ create or replace function mdm._backoff(
   p_jitter double precision,
   p_random double precision)
 returns interval
-language sql
+language plpgsql
 immutable
 parallel safe
 security invoker
 as $$
-  select make_interval(secs => d.seconds + p_random * p_jitter * d.seconds)
-  from (
-    select least(
-      extract(epoch from p_base_delay)::double precision * power(2::double precision, least(greatest(p_attempts, 1) - 1, 62)),
-      extract(epoch from p_max_delay)::double precision) as seconds) d;
+declare
+  v_seconds double precision := least(
+    extract(epoch from p_base_delay)::double precision * power(2::double precision, least(greatest(p_attempts, 1) - 1, 62)),
+    extract(epoch from p_max_delay)::double precision);
+begin
+  return make_interval(secs => v_seconds + p_random * p_jitter * v_seconds);
+end
 $$;
 
 comment on function mdm._backoff(int, interval, interval, double precision, double precision) is

@@ -2,21 +2,24 @@
 -- locked until the claim commits, which is at once.
 create or replace function mdm._cut_before_alone(p_ids bigint[])
 returns bigint[]
-language sql
+language plpgsql
 stable
 parallel safe
 security invoker
 as $$
-  select coalesce(array_agg(r.id), '{}')
-  from (
-    select j.id,
-      row_number() over so_far as place,
-      count(*) filter (where j.run_alone) over so_far as alone
-    from mdm.aa_job j
-    where j.id = any (p_ids)
-    window so_far as (order by j.priority, j.available_at, j.id rows unbounded preceding)) r
-  where r.alone = 0
-    or r.place = 1;
+begin
+  return (
+    select coalesce(array_agg(r.id), '{}')
+    from (
+      select j.id,
+        row_number() over so_far as place,
+        count(*) filter (where j.run_alone) over so_far as alone
+      from mdm.aa_job j
+      where j.id = any (p_ids)
+      window so_far as (order by j.priority, j.available_at, j.id rows unbounded preceding)) r
+    where r.alone = 0
+      or r.place = 1);
+end
 $$;
 
 comment on function mdm._cut_before_alone(bigint[]) is

@@ -1,11 +1,12 @@
 -- Deletes locked jobs (S9.3, D22): what was not done leaves a snapshot in the audit, redacted as the kind says.
 create or replace function mdm._delete_jobs(p_job_ids bigint[], p_reason text, p_actor_principal_id uuid)
 returns void
-language sql
+language plpgsql
 volatile
 parallel unsafe
 security invoker
 as $$
+begin
   select mdm._forget_progress(p_job_ids);
 
   with gone as (
@@ -26,6 +27,7 @@ as $$
   from gone g
   left join mdm.aa_job_kind k on k.job_kind = g.job_kind
   where g.status <> 'done';
+end
 $$;
 
 comment on function mdm._delete_jobs(bigint[], text, uuid) is 'Deletes jobs; job_discard with a snapshot for each that was not done (S9.3, D22). Private.';
