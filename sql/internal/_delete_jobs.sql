@@ -7,7 +7,7 @@ parallel unsafe
 security invoker
 as $$
 begin
-  select mdm._forget_progress(p_job_ids);
+  perform mdm._forget_progress(p_job_ids);
 
   with gone as (
     delete from mdm.aa_job j
