@@ -87,7 +87,7 @@ def make_logins(conn: psycopg.Connection[Any]) -> None:
     """Make a login role test_<role> for each of our roles, a member of it."""
     for role in ROLES:
         login = sql.Identifier(f"test_{role}")
-        if not conn.execute("select from pg_roles where rolname = %s", (f"test_{role}",)).fetchone():
+        if not conn.execute("select 1 from pg_roles where rolname = %s", (f"test_{role}",)).fetchone():
             conn.execute(sql.SQL("create role {} login in role {}").format(login, sql.Identifier(role)))
 
 

@@ -13,6 +13,7 @@ create or replace function mdm._enqueue_keyed(
   p_actor_principal_id uuid,
   out o_job_id bigint,
   out o_outcome text)
+returns record
 language plpgsql
 volatile
 parallel unsafe

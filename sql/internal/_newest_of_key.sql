@@ -6,6 +6,7 @@ create or replace function mdm._newest_of_key(
   out o_id bigint,
   out o_key_no int,
   out o_status mdm.job_status)
+returns record
 language plpgsql
 stable
 parallel safe
