@@ -1,4 +1,4 @@
-"""Loads the data sets, plays the steward who marks attributes searchable, and enqueues the reindex that follows from it."""
+"""Loads the data sets, plays the steward who marks attributes searchable, and enqueues the reindex that follows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def register(conn: psycopg.Connection[Any]) -> None:
             [(STEWARD, "steward", "user", None), (WORKER, "reindex worker", "service", WORKER_ROLE)],
         )
         cursor.executemany(
-            "insert into mdm.ddm_entity_type (id, type_key, name) values (%s, %s, %s) on conflict (type_key) do nothing",
+            "insert into mdm.ddm_entity_type (id, type_key, name) values (%s, %s, %s) on conflict do nothing",
             [(uuid5(NAMESPACE, f"type/{key}"), key, key.capitalize()) for key in TYPES],
         )
         cursor.executemany(
@@ -73,7 +73,7 @@ def ensure_worker_role(conn: psycopg.Connection[Any]) -> None:
 
 
 def load(conn: psycopg.Connection[Any], entities: Iterable[Entity]) -> Loaded:
-    """Bring the entities into ddm_entity, by key: new ones are inserted, changed ones updated, the others left alone."""
+    """Bring the entities into ddm_entity, by key: new ones are inserted, changed ones updated, others left alone."""
     with conn.transaction(), conn.cursor() as cursor:
         cursor.execute(
             """create temporary table staging (
