@@ -1,5 +1,7 @@
 -- The next lane of a kind (and tenant) behind a priority that has a due job: one index probe per priority that exists. With a floor
 -- only the priorities in it are looked at, each from its time on: what lies below is dead index entries (design 5.2).
+-- For a tenant the conditions are row comparisons, here and wherever else a lane of a tenant is read: with equalities the planner drops
+-- tenant_id and job_kind from the order, and after statistics of few tenants it walks ix_aa_job_claim past the jobs of all the others.
 create or replace function mdm._lane_after(
   p_job_kind text,
   p_tenant_id uuid,
@@ -45,9 +47,9 @@ begin
       into v_lane
       from mdm.aa_job j
       where j.status = 'pending'
-        and j.tenant_id = p_tenant_id
-        and j.job_kind = p_job_kind
-        and j.priority > v_priority
+        and j.tenant_id is not null
+        and (j.tenant_id, j.job_kind, j.priority) > (p_tenant_id, p_job_kind, v_priority)
+        and (j.tenant_id, j.job_kind) <= (p_tenant_id, p_job_kind)
       order by j.tenant_id, j.job_kind, j.priority, j.available_at, j.id
       limit 1;
     end if;

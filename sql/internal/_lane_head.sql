@@ -1,4 +1,4 @@
--- The first due job of a lane at or after a time, without a lock.
+-- The first due job of a lane at or after a time, without a lock. Row comparisons: see _lane_after.
 create or replace function mdm._lane_head(
   p_job_kind text,
   p_tenant_id uuid,
@@ -29,11 +29,10 @@ begin
     into v_lane
     from mdm.aa_job j
     where j.status = 'pending'
-      and j.tenant_id = p_tenant_id
-      and j.job_kind = p_job_kind
-      and j.priority = p_priority
-      and j.available_at between p_from and p_now
-    order by j.available_at, j.id
+      and j.tenant_id is not null
+      and (j.tenant_id, j.job_kind, j.priority, j.available_at) >= (p_tenant_id, p_job_kind, p_priority, p_from)
+      and (j.tenant_id, j.job_kind, j.priority, j.available_at) <= (p_tenant_id, p_job_kind, p_priority, p_now)
+    order by j.tenant_id, j.job_kind, j.priority, j.available_at, j.id
     limit 1;
   end if;
   return v_lane;

@@ -1,4 +1,5 @@
 -- Locks the next jobs of one lane, passing over those that others hold (S4.2) and those that this claim has already.
+-- Row comparisons: see _lane_after.
 create or replace function mdm._lock_lane(p_lane mdm._lane, p_limit int, p_taken bigint[], p_now timestamptz)
 returns mdm._picked
 language plpgsql
@@ -30,12 +31,12 @@ begin
       select j.id, j.run_alone, j.idempotency_key is not null as keyed
       from mdm.aa_job j
       where j.status = 'pending'
-        and j.tenant_id = p_lane.tenant_id
-        and j.job_kind = p_lane.job_kind
-        and j.priority = p_lane.priority
-        and j.available_at between p_lane.available_at and p_now
+        and j.tenant_id is not null
+        and (j.tenant_id, j.job_kind, j.priority, j.available_at)
+          >= (p_lane.tenant_id, p_lane.job_kind, p_lane.priority, p_lane.available_at)
+        and (j.tenant_id, j.job_kind, j.priority, j.available_at) <= (p_lane.tenant_id, p_lane.job_kind, p_lane.priority, p_now)
         and j.id <> all (p_taken)
-      order by j.available_at, j.id
+      order by j.tenant_id, j.job_kind, j.priority, j.available_at, j.id
       limit p_limit
       for update skip locked) l;
   end if;

@@ -1,4 +1,5 @@
 -- How many of the next p_limit jobs of some lanes, merged by available_at and id, stand in each lane. Looks without locks.
+-- Row comparisons: see _lane_after.
 create or replace function mdm._shares(p_lanes mdm._lane[], p_limit int, p_taken bigint[], p_now timestamptz)
 returns int[]
 language plpgsql
@@ -43,12 +44,11 @@ begin
           select a.id, a.available_at
           from mdm.aa_job a
           where a.status = 'pending'
-            and a.tenant_id = o.tenant_id
-            and a.job_kind = o.job_kind
-            and a.priority = o.priority
-            and a.available_at between o.available_at and p_now
+            and a.tenant_id is not null
+            and (a.tenant_id, a.job_kind, a.priority, a.available_at) >= (o.tenant_id, o.job_kind, o.priority, o.available_at)
+            and (a.tenant_id, a.job_kind, a.priority, a.available_at) <= (o.tenant_id, o.job_kind, o.priority, p_now)
             and a.id <> all (p_taken)
-          order by a.available_at, a.id
+          order by a.tenant_id, a.job_kind, a.priority, a.available_at, a.id
           limit p_limit) j) n
       order by n.available_at, n.id
       limit p_limit) m on m.place = l.place
