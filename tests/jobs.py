@@ -182,3 +182,14 @@ def refused(
 def ids(jobs: Sequence[Row]) -> list[int]:
     """Return the ids of rows, in their order."""
     return [row["id"] for row in jobs]
+
+
+def snapshot(conn: Connection) -> list[Row]:
+    """Return all that is stored of jobs and audit, to compare before and after."""
+    jobs = rows(conn, "select * from mdm.aa_job order by id")
+    return jobs + rows(conn, "select * from mdm.aa_audit_log order by id")
+
+
+def changes(before: Row, after: Row) -> Row:
+    """Return the columns that differ, with their new values."""
+    return {name: after[name] for name in before if after[name] != before[name]}
