@@ -80,7 +80,8 @@ def blocks(path: Path) -> list[Block]:
     """Return the fenced blocks of a page; an open fence at its end is an error."""
     found = []
     language: str | None = None
-    start, body = 0, []
+    start = 0
+    body: list[str] = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         fence = FENCE.match(line)
         if language is None and fence:
@@ -96,7 +97,8 @@ def blocks(path: Path) -> list[Block]:
 
 def commands(block: Block) -> Iterator[Command]:
     """Split a console block into its commands, each with the lines of output below it."""
-    tool, text, line, output = "", "", 0, []
+    tool, text, line = "", "", 0
+    output: list[str] = []
     for number, row in enumerate(block.lines, block.line):
         psql, shell = PSQL_PROMPT.match(row), SHELL_PROMPT.match(row)
         if psql and not row.startswith("mdm="):
@@ -148,10 +150,11 @@ class Psql:
 
     def run(self, text: str) -> tuple[str, ...]:
         """Send a command, return the lines that it prints."""
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin
+        assert self._process.stdout
         self._process.stdin.write(f"{text}\n\\echo {END}\n")
         self._process.stdin.flush()
-        output = []
+        output: list[str] = []
         for line in self._process.stdout:
             if line.rstrip("\n").endswith(END):
                 return tuple(output)
@@ -159,7 +162,8 @@ class Psql:
         raise AssertionError(f"psql ended at: {text}\n" + "\n".join(output))
 
     def close(self) -> None:
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin
+        assert self._process.stdout
         self._process.stdin.close()
         self._process.wait(SECONDS)
         self._process.stdout.close()

@@ -33,7 +33,9 @@ def page_dsn(fresh_dsn: str) -> Iterator[str]:
             conn.execute(sql.SQL("drop owned by {0}; drop role {0}").format(sql.Identifier(role)))
 
 
-@pytest.mark.parametrize("path", [path for path in pages() if any(b.language in RUNNABLE for b in blocks(path))], ids=name)
+@pytest.mark.parametrize(
+    "path", [path for path in pages() if any(b.language in RUNNABLE for b in blocks(path))], ids=name
+)
 def test_page_runs_as_written(path: Path, page_dsn: str, pg_server: PgServer, tmp_path: Path) -> None:
     psql_dir = pg_server.server.bin
     if not (psql_dir / "psql").exists():
