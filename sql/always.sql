@@ -1,7 +1,7 @@
 -- What has no state, in order: applied again by every migrate, so upgrading a function is editing its file.
 
 -- [rights on the platform's tables]
-\ir roles/as_platform.sql
+\ir roles/as_installer.sql
 \ir platform/grants.sql
 
 -- [internal]
@@ -39,6 +39,9 @@
 \ir internal/_forget_progress.sql
 \ir internal/_delete_jobs.sql
 \ir internal/_lock_for_admin.sql
+\ir internal/_replay_locked.sql
+\ir internal/_lock_dead.sql
+\ir internal/_jobs_ahead.sql
 \ir internal/_entity_search_vector.sql
 \ir internal/_entity_writers.sql
 \ir internal/_reindex_type.sql
@@ -65,6 +68,8 @@
 \ir functions/replay_job.sql
 \ir functions/discard_job.sql
 \ir functions/stop_job.sql
+\ir functions/replay_jobs.sql
+\ir functions/discard_jobs.sql
 \ir functions/set_job_kind.sql
 \ir functions/pause_kind.sql
 \ir functions/resume_kind.sql
@@ -74,6 +79,7 @@
 \ir functions/purge_jobs.sql
 \ir functions/compact_outbox.sql
 \ir functions/cleanup_jobs.sql
+\ir functions/explain_job.sql
 \ir functions/check_job_invariants.sql
 \ir functions/job_schema_version.sql
 
@@ -88,6 +94,9 @@
 -- [views]
 \ir views/v_job_dlq.sql
 \ir views/v_job_counts.sql
+\ir views/v_job_running.sql
+\ir views/v_job_stale.sql
+\ir views/v_job_history.sql
 
 -- [grants]
 \ir grants.sql

@@ -34,6 +34,8 @@ grant execute on function
   mdm.replay_job(bigint, text, uuid),
   mdm.discard_job(bigint, text, uuid),
   mdm.stop_job(bigint, text, uuid),
+  mdm.replay_jobs(jsonb, int, boolean, text, uuid),
+  mdm.discard_jobs(jsonb, int, boolean, text, uuid),
   mdm.set_job_kind(text, jsonb, uuid),
   mdm.pause_kind(text, timestamptz, text, uuid),
   mdm.resume_kind(text, uuid),
@@ -52,9 +54,10 @@ grant execute on procedure mdm.cleanup_jobs(interval) to mdm_worker, mdm_admin;
 -- watching (S12). _redact is pure; the views call it with the rights of their reader.
 grant execute on function
   mdm.check_job_invariants(),
+  mdm.explain_job(bigint),
   mdm._redact(jsonb, text[])
 to mdm_monitor, mdm_admin;
-grant select on mdm.v_job_dlq to mdm_monitor, mdm_admin;
+grant select on mdm.v_job_dlq, mdm.v_job_running, mdm.v_job_stale, mdm.v_job_history to mdm_monitor, mdm_admin;
 grant select on mdm.v_job_counts to mdm_monitor, mdm_admin, mdm_worker;
 
 grant execute on function mdm.job_schema_version() to public;

@@ -18,19 +18,7 @@ begin
       format('superseded by %s', v_newest.o_id), 'The newer job of the same key does its work (D6); replay that one.');
   end if;
 
-  update mdm.aa_job j
-  set status = 'pending',
-    attempts = 0,
-    available_at = clock_timestamp(),
-    lease_no = null,
-    claimed_by = null,
-    claimed_at = null,
-    heartbeat_at = null,
-    completed_at = null
-  where j.id = p_job_id;
-  perform mdm._forget_progress(array[p_job_id]);
-  perform mdm._audit('job_replay', p_actor_principal_id, v_job.tenant_id, 'job', p_job_id::text,
-    jsonb_build_object('job_kind', v_job.job_kind, 'status', v_job.status, 'last_error', v_job.last_error, 'reason', p_reason));
+  perform mdm._replay_locked(v_job, p_reason, p_actor_principal_id);
   return 'replayed';
 end
 $$;

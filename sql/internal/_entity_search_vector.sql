@@ -10,7 +10,7 @@ declare
   v_found jsonb;
 begin
   if jsonb_typeof(p_attributes) is distinct from 'object' then
-    return '';
+    return ''::tsvector;
   end if;
   -- taken away instead of gathered: jsonb_object_agg takes seconds for a value with many elements
   v_found := p_attributes - array(

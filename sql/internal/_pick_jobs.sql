@@ -29,16 +29,16 @@ begin
     end if;
 
     v_picked := mdm._lock_level(v_level, v_limit - cardinality(v_ids), v_ids, p_now);
-    v_alone := v_alone or v_picked.alone;
     if v_picked.keyed then
       v_retired := array(select r.id from mdm._retire_superseded(v_picked.ids, null) r (id));
       v_ids := v_ids || array(select p.id from unnest(v_picked.ids) p (id) where p.id <> all (v_retired));
-      -- they left room in this level: look again
-      continue when cardinality(v_retired) > 0 and not v_alone;
+      -- they left room in this level: look again, also when the job that runs alone was among them
+      continue when cardinality(v_retired) > 0 and (not v_picked.alone or cardinality(v_ids) = 0);
     else
       v_ids := v_ids || v_picked.ids;
     end if;
 
+    v_alone := v_picked.alone;
     exit when v_alone or cardinality(v_ids) >= v_limit;
     v_lanes := mdm._next_lanes(v_lanes, v_level[1].priority, p_floor, p_now);
   end loop;

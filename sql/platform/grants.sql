@@ -1,8 +1,44 @@
--- What the job system needs of the platform's tables. Run as their owner: on a platform of its own, by that owner.
-grant select on mdm.aa_tenant, mdm.aa_principal, mdm.aa_principal_tenant, mdm.aa_audit_log to mdm_owner;
-grant insert on mdm.aa_audit_log to mdm_owner;
--- reindex (S2.3)
-grant select on mdm.ddm_entity_type, mdm.ddm_entity_type_attribute, mdm.ddm_entity to mdm_owner;
-grant update (search_vector) on mdm.ddm_entity to mdm_owner;
--- compact_outbox (S2.5)
-grant select, update, delete on mdm.aa_outbox_event to mdm_owner;
+-- What the job system needs of the platform's tables (D20). Our stand-ins grant it here; on an existing platform an installer that may
+-- not grant is told the statements that the tables' owner has to run.
+do $$
+declare
+  v_right record;
+  v_refused text[] := '{}';
+begin
+  for v_right in
+    select r.*, format('grant %s on mdm.%I to mdm_owner', r.privilege || coalesce(format(' (%I)', r.column_name), ''), r.table_name) as statement
+    from (values
+      ('aa_tenant', null, 'select'),
+      ('aa_principal', null, 'select'),
+      ('aa_principal_tenant', null, 'select'),
+      ('aa_audit_log', null, 'select'),
+      ('aa_audit_log', null, 'insert'),
+      -- reindex (S2.3)
+      ('ddm_entity_type', null, 'select'),
+      ('ddm_entity_type_attribute', null, 'select'),
+      ('ddm_entity', null, 'select'),
+      ('ddm_entity', 'search_vector', 'update'),
+      -- compact_outbox (S2.5)
+      ('aa_outbox_event', null, 'select'),
+      ('aa_outbox_event', null, 'update'),
+      ('aa_outbox_event', null, 'delete')
+    ) as r (table_name, column_name, privilege)
+    where case
+      when r.column_name is null then not has_table_privilege('mdm_owner', 'mdm.' || r.table_name, r.privilege)
+      else not has_column_privilege('mdm_owner', 'mdm.' || r.table_name, r.column_name, r.privilege)
+    end
+  loop
+    begin
+      execute v_right.statement;
+    exception
+      when insufficient_privilege then
+        v_refused := v_refused || v_right.statement;
+    end;
+  end loop;
+  if v_refused <> '{}' then
+    raise exception 'mdm jobs needs rights on the platform''s tables that % may not grant', current_user
+      using errcode = 'insufficient_privilege',
+        hint = 'Have the owner of the tables run: ' || array_to_string(v_refused, '; ') || ';';
+  end if;
+end
+$$;
