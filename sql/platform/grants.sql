@@ -6,7 +6,7 @@ declare
   v_refused text[] := '{}';
 begin
   for v_right in
-    select r.*, format('grant %s on mdm.%I to mdm_owner', r.privilege || coalesce(format(' (%I)', r.column_name), ''), r.table_name) as statement
+    select r.*, format('grant %s on mdm.%I to mdm_owner', concat(r.privilege, ' (' || quote_ident(r.column_name) || ')'), r.table_name) as statement
     from (values
       ('aa_tenant', null, 'select'),
       ('aa_principal', null, 'select'),
