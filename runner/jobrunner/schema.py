@@ -6,6 +6,7 @@ what has none (always.sql: functions, views, grants) is loaded by every migrate,
 
 from __future__ import annotations
 
+import getpass
 import glob
 import hashlib
 import logging
@@ -34,9 +35,11 @@ logger = logging.getLogger(__name__)
 
 SCHEMA_VERSION: Final = 1  # what mdm.job_schema_version() of this package says
 LOCK_WAIT_SECONDS: Final = 120  # how long to wait for another migrator
-# A migration waits for the tables' users only so long, and holds up what queues behind it no longer.
+# A migration waits for the users of a table only so long, and holds up what queues behind it no longer. What a killed
+# migrator left running ends within a second, so that the next one need not wait for its locks (B90).
 SESSION_OPTIONS: Final = (
-    "-c lock_timeout=10s -c statement_timeout=30min -c default_transaction_isolation=read\\ committed"
+    "-c lock_timeout=10s -c statement_timeout=30min -c client_connection_check_interval=1s"
+    r" -c default_transaction_isolation=read\ committed"
 )
 INCLUDE: Final = re.compile(r"\\ir (\S+)")
 PART: Final = re.compile(r"-- \[(\w+)\]")
@@ -185,8 +188,7 @@ def _package_migrations() -> MigrationList:
 
 def _apply_migrations(dsn: str) -> tuple[str, ...]:
     """Apply the pending steps, each in a transaction of its own, and return their ids."""
-    # yoyo asks for the user's name and fails in a container whose uid has none.
-    os.environ.setdefault("LOGNAME", f"uid-{os.getuid()}")
+    _name_the_user()
     arguments = {"conninfo": dsn, "options": _options(dsn), "schema": "mdm"}
     uri = DatabaseURI("postgresql+psycopg", None, None, None, None, None, arguments)
     backend = PostgresqlPsycopgBackend(uri, "_yoyo_migration")
@@ -198,6 +200,14 @@ def _apply_migrations(dsn: str) -> tuple[str, ...]:
         with backend.lock(timeout=1):
             backend.apply_migrations_only(pending)
     return tuple(item.id for item in pending)
+
+
+def _name_the_user() -> None:
+    """Give yoyo a user's name for its log: it fails in a container whose uid has none."""
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):
+        os.environ["LOGNAME"] = f"uid-{os.getuid()}"
 
 
 def _load_always(conn: Connection) -> tuple[tuple[str, ...], int]:
