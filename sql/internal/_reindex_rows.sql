@@ -15,8 +15,8 @@ parallel safe
 security invoker
 as $$
 declare
-  c_first constant uuid := '00000000-0000-0000-0000-000000000000';
-  c_last constant uuid := 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+  c_first constant uuid := uuid '00000000-0000-0000-0000-000000000000';
+  c_last constant uuid := uuid 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 begin
   select array_agg(n.tenant_id), array_agg(n.entity_type_id), coalesce(array_agg(n.id), '{}')
   into tenant_ids, entity_type_ids, ids
