@@ -36,12 +36,15 @@
 \ir internal/_pick_jobs.sql
 \ir internal/_check_floor.sql
 \ir internal/_recover_locked.sql
+\ir internal/_note_upkeep.sql
 \ir internal/_forget_progress.sql
 \ir internal/_delete_jobs.sql
 \ir internal/_lock_for_admin.sql
 \ir internal/_replay_locked.sql
 \ir internal/_lock_dead.sql
 \ir internal/_jobs_ahead.sql
+\ir internal/_check_cron.sql
+\ir internal/_cron_entries.sql
 \ir internal/_entity_search_vector.sql
 \ir internal/_entity_writers.sql
 \ir internal/_reindex_type.sql
@@ -79,7 +82,10 @@
 \ir functions/purge_jobs.sql
 \ir functions/compact_outbox.sql
 \ir functions/cleanup_jobs.sql
+\ir functions/run_sql_job_step.sql
+\ir functions/run_sql_jobs.sql
 \ir functions/explain_job.sql
+\ir functions/job_metrics.sql
 \ir functions/check_job_invariants.sql
 \ir functions/job_schema_version.sql
 
@@ -97,6 +103,11 @@
 \ir views/v_job_running.sql
 \ir views/v_job_stale.sql
 \ir views/v_job_history.sql
+\ir views/v_job_health.sql
+
+-- [pg_cron]
+\ir functions/schedule_cleanup.sql
+\ir functions/unschedule_cleanup.sql
 
 -- [grants]
 \ir grants.sql

@@ -51,13 +51,29 @@ grant execute on function
 to mdm_worker, mdm_admin;
 grant execute on procedure mdm.cleanup_jobs(interval) to mdm_worker, mdm_admin;
 
+-- jobs without a runner, and pg_cron as the driver (S13.4): an administrator's role works them off
+grant execute on procedure mdm.run_sql_jobs(text[], int) to mdm_worker, mdm_admin;
+grant execute on function
+  mdm.claim_job(text, text[], uuid[], int, jsonb),
+  mdm.fail_job(bigint, bigint, text, boolean, interval, uuid)
+to mdm_admin;
+grant execute on function mdm.run_sql_job_step(bigint, bigint) to mdm_worker, mdm_admin;
+grant execute on function
+  mdm.schedule_cleanup(),
+  mdm.unschedule_cleanup(),
+  mdm._raise(text, text, text, text),
+  mdm._check_cron(),
+  mdm._cron_entries()
+to mdm_admin;
+
 -- watching (S12). _redact is pure; the views call it with the rights of their reader.
 grant execute on function
   mdm.check_job_invariants(),
   mdm.explain_job(bigint),
+  mdm.job_metrics(),
   mdm._redact(jsonb, text[])
 to mdm_monitor, mdm_admin;
-grant select on mdm.v_job_dlq, mdm.v_job_running, mdm.v_job_stale, mdm.v_job_history to mdm_monitor, mdm_admin;
+grant select on mdm.v_job_dlq, mdm.v_job_running, mdm.v_job_stale, mdm.v_job_history, mdm.v_job_health to mdm_monitor, mdm_admin;
 grant select on mdm.v_job_counts to mdm_monitor, mdm_admin, mdm_worker;
 
 grant execute on function mdm.job_schema_version() to public;

@@ -23,6 +23,7 @@ begin
     limit coalesce(p_limit, 1000)
     for update of o skip locked);
   get diagnostics v_deleted = row_count;
+  perform mdm._note_upkeep('compact', v_deleted);
   return v_deleted;
 end
 $$;

@@ -53,6 +53,7 @@ begin
   end loop;
 
   perform mdm._delete_jobs(v_ids, 'retention', null);
+  perform mdm._note_upkeep('purge', cardinality(v_ids));
   return cardinality(v_ids);
 end
 $$;

@@ -54,6 +54,7 @@ begin
         end;
       end loop;
   end;
+  perform mdm._note_upkeep('recover', cardinality(v_ids));
 end
 $$;
 

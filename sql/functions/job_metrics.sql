@@ -1,0 +1,36 @@
+-- The gauges of S12.1, from one read that a runner caches (D18): every instance exports the same values.
+create or replace function mdm.job_metrics()
+returns table (metric text, tenant_id uuid, job_kind text, value double precision)
+language sql
+stable
+parallel safe
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+  select 'mdm_jobs_pending', j.tenant_id, j.job_kind, count(*)::double precision
+  from mdm.aa_job j
+  where j.status = 'pending'
+  group by j.tenant_id, j.job_kind
+  union all
+  select 'mdm_jobs_running', j.tenant_id, j.job_kind, count(*)::double precision
+  from mdm.aa_job j
+  where j.status = 'running'
+  group by j.tenant_id, j.job_kind
+  union all
+  select 'mdm_jobs_dlq', j.tenant_id, j.job_kind, count(*)::double precision
+  from mdm.aa_job j
+  where j.status in ('dlq', 'failed')
+    and j.status = 'dlq'
+  group by j.tenant_id, j.job_kind
+  union all
+  select 'mdm_jobs_oldest_due_seconds', null, k.job_kind,
+    greatest(0, extract(epoch from clock_timestamp() - (
+      select min(j.available_at)
+      from mdm.aa_job j
+      where j.status = 'pending'
+        and j.job_kind = k.job_kind)))::double precision
+  from mdm.aa_job_kind k;
+$$;
+
+comment on function mdm.job_metrics() is
+  'Gauges for exporters (S12.1): mdm_jobs_pending, mdm_jobs_running, mdm_jobs_dlq per tenant and kind (a pair that has none gives no row), mdm_jobs_oldest_due_seconds per kind (0 = nothing due).';

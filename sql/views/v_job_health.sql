@@ -1,0 +1,75 @@
+-- The health of the queue at a glance: per kind what waits too long or dies, and once what the server and the upkeep do.
+create or replace view mdm.v_job_health as
+with kind as (
+  select k.job_kind, c.due, c.later, c.running, c.failed, c.dlq, c.state, d.oldest_due, r.released_often
+  from mdm.aa_job_kind k
+  join mdm.v_job_counts c on c.job_kind = k.job_kind
+  cross join lateral (
+    select min(j.available_at) as oldest_due
+    from mdm.aa_job j
+    where j.status = 'pending'
+      and j.job_kind = k.job_kind) d
+  cross join lateral (
+    select count(*) as released_often
+    from mdm.aa_job j
+    where j.status = 'pending'
+      and j.job_kind = k.job_kind
+      and j.releases > 10) r),
+snapshot as (
+  select a.pid, date_trunc('second', clock_timestamp() - a.xact_start) as age
+  from pg_catalog.pg_stat_activity a
+  where a.backend_xmin is not null
+    and a.datname = current_database()
+    and a.pid <> pg_backend_pid()
+  order by age(a.backend_xmin) desc
+  limit 1),
+item as (
+  select 1 as place, k.job_kind as subject, 'due' as item, k.due::text as value,
+    case when k.oldest_due < clock_timestamp() - interval '15 minutes' and k.state = 'open'
+      then format('oldest is due for %s', date_trunc('second', clock_timestamp() - k.oldest_due)) end as warning
+  from kind k
+  where k.due > 0
+  union all
+  select 2, k.job_kind, 'running', k.running::text, null
+  from kind k
+  where k.running > 0
+  union all
+  select 3, k.job_kind, 'dlq', k.dlq::text, 'look into mdm.v_job_dlq'
+  from kind k
+  where k.dlq > 0
+  union all
+  select 4, k.job_kind, 'given back more than 10 times', k.released_often::text, 'rate limit too low, or workers restart all the time'
+  from kind k
+  where k.released_often > 0
+  union all
+  select 5, k.job_kind, 'state', k.state, case when k.due > 0 then 'due jobs wait' end
+  from kind k
+  where k.state <> 'open'
+  union all
+  select 6, '(runners)', 'live', count(*)::text,
+    case when count(*) = 0 and (select sum(k.due) from kind k) > 0 then 'due jobs, but no runner is alive' end
+  from mdm.aa_job_runner r
+  where r.expires_at > clock_timestamp()
+  union all
+  select 7, '(upkeep)', p.part, coalesce(date_trunc('second', clock_timestamp() - u.last_at)::text || ' ago', 'never'),
+    case when u.last_at is null or u.last_at < clock_timestamp() - p.every * 3 then 'overdue: start a runner, or select mdm.schedule_cleanup()' end
+  from (values ('recover', interval '5 minutes'), ('purge', '5 minutes'), ('compact', '5 minutes')) p (part, every)
+  left join mdm.aa_job_upkeep u on u.part = p.part
+  union all
+  select 8, '(server)', 'oldest snapshot', format('pid %s, %s', s.pid, s.age),
+    case when s.age > interval '10 minutes' then 'keeps dead rows from being cleaned; end it if nobody needs it' end
+  from snapshot s
+  union all
+  select 9, '(server)', 'dead rows in aa_job', t.n_dead_tup::text,
+    case when t.n_dead_tup > 100000 and t.n_dead_tup > t.n_live_tup then 'autovacuum does not keep up, or a snapshot is held' end
+  from pg_catalog.pg_stat_user_tables t
+  where t.relid = 'mdm.aa_job'::regclass)
+select i.subject, i.item, i.value, i.warning
+from item i
+order by i.warning is null, i.place, i.subject;
+
+comment on view mdm.v_job_health is 'The health of the queue: lines with a warning first. Reads partial indexes and statistics, no history.';
+comment on column mdm.v_job_health.subject is 'A job kind, or (runners), (upkeep), (server).';
+comment on column mdm.v_job_health.item is 'What is looked at.';
+comment on column mdm.v_job_health.value is 'What it is now.';
+comment on column mdm.v_job_health.warning is 'What is wrong and the remedy, NULL = fine.';
