@@ -38,7 +38,7 @@ def results(scopes: Sequence[Scope], seconds: float) -> None:
     ]  # fmt: skip
     columns = zip(*((s.registered, s.rebuilt, s.changed, s.right, s.chunks) for s in scopes), strict=True)
     sums = [f"{sum(column):,}" for column in columns] or ["0"] * 5
-    table(header, [*lines, ("", "all", "", "", *sums, f"{seconds:.2f}")], numbers=range(4, 10))
+    table(header, [*lines, ("", "all", "", "", *sums, f"{seconds:.2f}")], numbers=(0, *range(4, 10)))
     done = sum(s.status == "done" for s in scopes)
     rows = sum(s.rebuilt for s in scopes)
     print(f"\n{done} of {len(scopes)} jobs done in {seconds:.1f} s, {rows / max(seconds, 0.001):,.0f} rows a second")
