@@ -33,7 +33,7 @@ SECONDS: Final = 120
 
 # Commands about the checkout or the machine: bin/ is tested by itself, the rest is another program's.
 NOT_RUN: Final = re.compile(
-    r"^(bin/|\.ci/|git |cd |pip |python3? -m (venv|pip)|createdb |sudo |systemctl |export |kill |docker )"
+    r"^([A-Z_]+=\S+ )*(bin/|\.ci/|git |cd |pip |python3? -m (venv|pip)|createdb |sudo |systemctl |export |kill |docker )"
 )
 
 VARYING: Final = (
@@ -197,6 +197,10 @@ class Session:
         if command.tool == "psql":
             real = self.psql.run(command.text)
         elif NOT_RUN.match(command.text):
+            program = next(word for word in command.text.split() if "=" not in word)
+            assert not program.startswith("bin/") or os.access(ROOT / program, os.X_OK), (
+                f"line {command.line}: {program}"
+            )
             return
         else:
             expect_failure = any(line.startswith(("error:", "Error:", "jobrunner:")) for line in command.output)

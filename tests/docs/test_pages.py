@@ -41,6 +41,7 @@ def test_page_runs_as_written(path: Path, page_dsn: str, pg_server: PgServer, tm
     if not (psql_dir / "psql").exists():
         missing("psql", f"{psql_dir} has none")
     parts = {key: str(value) for key, value in conninfo_to_dict(page_dsn).items()}
+    (tmp_path / "sql").symlink_to(ROOT / "sql")  # pages are read in the checkout
     session = Session(environment(parts, page_dsn, psql_dir), tmp_path)
     try:
         for block in blocks(path):
