@@ -41,7 +41,8 @@ begin
       v_job.available_at;
   end if;
   if v_kind.paused_until > v_now then
-    return query select 'kind paused'::text, coalesce(v_kind.paused_reason, 'no reason given'), v_kind.paused_until;
+    return query select 'kind paused'::text, coalesce(v_kind.paused_reason, 'no reason given'),
+      nullif(v_kind.paused_until, 'infinity');
   end if;
   if not exists (select from mdm.aa_job_runner r where r.expires_at > v_now and v_job.job_kind = any (r.kinds)) then
     return query select 'no live runner'::text, format('no runner has announced itself for kind %s', v_job.job_kind), null::timestamptz;
@@ -58,7 +59,11 @@ begin
   end if;
   if v_job.available_at <= v_now then
     return query select 'behind others'::text,
-      case when b.jobs = 0 then 'next of its kind' else format('%s%s due jobs of its kind go first', b.jobs, case when b.jobs = 1000 then ' or more' else '' end) end,
+      case
+        when b.jobs = 0 then 'next of its kind'
+        when b.jobs = 1 then '1 due job of its kind goes first'
+        else format('%s%s due jobs of its kind go first', b.jobs, case when b.jobs = 1000 then ' or more' else '' end)
+      end,
       null::timestamptz
     from (select mdm._jobs_ahead(v_job, v_now) as jobs) b;
   end if;
@@ -66,4 +71,4 @@ end
 $$;
 
 comment on function mdm.explain_job(bigint) is
-  'Every reason why a job is not running: not due, kind paused, no live runner, behind others (counted to 1,000), or running, finished, stopped, dead; until: when the reason ends, where that is known. MJ002 no such job.';
+  'Every reason why a job is not running: not due, kind paused, no live runner, behind others (counted to 1,000), or running, finished, stopped, dead; until: when the reason ends, NULL where nobody knows. MJ002 no such job.';
