@@ -193,3 +193,14 @@ def snapshot(conn: Connection) -> list[Row]:
 def changes(before: Row, after: Row) -> Row:
     """Return the columns that differ, with their new values."""
     return {name: after[name] for name in before if after[name] != before[name]}
+
+
+def heard(conn: Connection, listener: Connection) -> list[str]:
+    """Return the kinds that `listener` (which listens on mdm_jobs) was notified of; a last notification ends them."""
+    conn.execute("notify mdm_jobs, 'end'")
+    kinds: list[str] = []
+    for notification in listener.notifies(timeout=10):
+        if notification.payload == "end":
+            return kinds
+        kinds.append(notification.payload)
+    raise AssertionError("the last notification has not come")

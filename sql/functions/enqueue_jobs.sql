@@ -14,7 +14,6 @@ declare
   v_actor uuid := mdm._actor(p_actor_principal_id);
   v_jobs mdm._job_request[];
   v_job mdm._job_request;
-  v_kinds text[];
 begin
   v_jobs := mdm._parse_jobs(p_jobs);
 
@@ -28,7 +27,7 @@ begin
     job as (
       insert into mdm.aa_job (tenant_id, job_kind, priority, available_at, payload, context, max_attempts)
       select r.tenant_id, r.job_kind, coalesce(r.priority, r.kind_priority), coalesce(r.available_at, clock_timestamp()),
-        r.payload, r.context, coalesce(r.max_attempts, r.kind_max_attempts)
+        coalesce(r.payload, '{}'), r.context, coalesce(r.max_attempts, r.kind_max_attempts)
       from request r
       order by r.place
       returning id),

@@ -7,9 +7,14 @@ parallel unsafe
 security invoker
 as $$
 begin
-  perform f.key::int, f.value::timestamptz
+  perform
   from jsonb_each(p_floor) k
-  cross join lateral jsonb_each_text(k.value) f;
+  cross join lateral jsonb_each_text(k.value) f
+  where f.key::int is null
+    or f.value::timestamptz is null;
+  if found then
+    raise exception using errcode = 'data_exception', message = 'a time is null';
+  end if;
 exception
   when data_exception then
     perform mdm._raise('MJ005', format('p_floor is malformed: %s', sqlerrm), null,

@@ -33,7 +33,8 @@ begin
 
   begin
     select coalesce(array_agg(
-      (e.ord, r.job_kind, coalesce(r.payload, '{}'), r.tenant_id, r.idempotency_key, coalesce(r.on_conflict, 'ignore'), r.priority,
+      -- as with the parameters: left out is the default, null in an update keeps what the row has (D6)
+      (e.ord, r.job_kind, case when e.value ? 'payload' then r.payload else '{}' end, r.tenant_id, r.idempotency_key, coalesce(r.on_conflict, 'ignore'), r.priority,
         r.available_at, r.max_attempts, r.context)::mdm._job_request
       order by e.ord), '{}')
     into v_jobs
