@@ -33,7 +33,7 @@ SECONDS: Final = 120
 
 # Commands about the checkout or the machine: bin/ is tested by itself, the rest is another program's.
 NOT_RUN: Final = re.compile(
-    r"^([A-Z_]+=\S+ )*(bin/|\.ci/|git |cd |pip |python3? -m (venv|pip)|createdb |sudo |systemctl |export |kill |docker )"
+    r"^([A-Z_]+=\S+ )*(bin/|\.ci/|git |cd |pip |python3? -m (venv|pip)|createdb |sudo |systemctl |export |kill )"
 )
 
 VARYING: Final = (
