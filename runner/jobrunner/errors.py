@@ -38,6 +38,12 @@ class ConnectError(JobrunnerError):
     exit_code = 4
 
 
+class UnfinishedError(JobrunnerError):
+    """The runner was told to end before its jobs had ended: they were given back, or are left to recovery."""
+
+    exit_code = 5
+
+
 class StuckError(JobrunnerError):
     """More handlers are stuck than the pool has slots: the process ends and its jobs are recovered."""
 

@@ -67,6 +67,11 @@ class Session:
             self._conn, self._severed = conn, False
         return conn
 
+    @property
+    def current(self) -> psycopg.Connection[Any] | None:
+        """The connection as it is, if there is one."""
+        return self._conn
+
     def close(self) -> None:
         """Close the connection, if there is one."""
         with self._lock:

@@ -1,0 +1,97 @@
+"""Rate limits: a token bucket per tenant and kind, in the process (S7.1, D23). Pure: clock and dice are arguments."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from jobrunner.db.worker import RateLimit
+from jobrunner.job import ClaimedRow
+
+HORIZON_SECONDS: Final = 900.0  # a refused job is put off by at most this
+JITTER: Final = 0.1
+
+Key = tuple[str, str]
+
+
+@dataclass(slots=True)
+class Bucket:
+    """The tokens of one tenant and kind."""
+
+    rps: float
+    burst: int
+    tokens: float
+    filled_at: float
+    booked_until: float  # refused jobs have been put off up to here
+
+    def take(self, now_seconds: float) -> float | None:
+        """Take a token (None), or say in how many seconds to come back: k / rps for the k-th refused job."""
+        self.tokens = min(self.burst, self.tokens + self.rps * max(0.0, now_seconds - self.filled_at))
+        self.filled_at = now_seconds
+        if self.tokens >= 1:
+            self.tokens -= 1
+            return None
+        # a rate of 0, or next to it, must not divide
+        step = 1 / self.rps if self.rps * HORIZON_SECONDS > 1 else HORIZON_SECONDS
+        horizon = now_seconds + HORIZON_SECONDS
+        self.booked_until = min(max(self.booked_until, now_seconds) + step, horizon)
+        return self.booked_until - now_seconds
+
+    def change(self, rps: float, burst: int) -> None:
+        """Take a new setting; tokens that are there stay, up to the new burst."""
+        if (rps, burst) != (self.rps, self.burst):
+            self.rps, self.burst, self.tokens, self.booked_until = rps, burst, min(self.tokens, burst), 0.0
+
+
+class Buckets:
+    """The buckets of the process, shared by its slots."""
+
+    def __init__(self, clock: Callable[[], float], dice: Callable[[], float]) -> None:
+        self._clock = clock
+        self._dice = dice
+        self._lock = threading.Lock()
+        self._buckets: dict[Key, Bucket] = {}
+
+    def configure(self, limits: Iterable[RateLimit]) -> dict[Key, str]:
+        """Take the settings as they are now; give the problems of those that cannot be used and are left out."""
+        now = self._clock()
+        problems: dict[Key, str] = {}
+        fresh: dict[Key, Bucket] = {}
+        with self._lock:
+            for limit in limits:
+                key = (limit.tenant_id, limit.job_kind)
+                if limit.problem is not None or limit.rps is None or limit.burst is None:
+                    problems[key] = limit.problem or "rps or burst is missing"
+                    continue
+                bucket = self._buckets.get(key) or Bucket(limit.rps, limit.burst, limit.burst, now, now)
+                bucket.change(limit.rps, limit.burst)
+                fresh[key] = bucket
+            self._buckets = fresh
+        return problems
+
+    def sort(self, rows: Sequence[ClaimedRow]) -> tuple[Sequence[ClaimedRow], list[ClaimedRow], list[float]]:
+        """Part claimed rows into those that may run and those that may not, with the seconds to put them off (S7.4)."""
+        if not self._buckets:
+            return rows, [], []
+        allowed: list[ClaimedRow] = []
+        refused: list[ClaimedRow] = []
+        delays: list[float] = []
+        with self._lock:
+            now = self._clock()
+            for row in rows:
+                bucket = self._buckets.get((row.tenant_id, row.job_kind)) if row.tenant_id is not None else None
+                delay = bucket.take(now) if bucket is not None else None
+                if delay is None:
+                    allowed.append(row)
+                else:
+                    refused.append(row)
+                    delays.append(self._jittered(delay))
+        return allowed, refused, delays
+
+    def _jittered(self, delay_seconds: float) -> float:
+        """Spread a delay: later by up to a tenth, at the horizon earlier, so that it stays the longest."""
+        share = JITTER * self._dice()
+        later = delay_seconds * (1 + share)
+        return later if later <= HORIZON_SECONDS else HORIZON_SECONDS * (1 - share)

@@ -1,0 +1,173 @@
+"""The command line: without a subcommand it runs the pool."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from time import monotonic
+from typing import Annotated, Final, NoReturn
+from uuid import UUID
+
+import click
+import psycopg
+import typer
+
+from jobrunner import __version__, commands, logs, progress
+from jobrunner.db.connect import Target
+from jobrunner.errors import JobrunnerError, UsageError
+from jobrunner.handlers.registry import choose, load_handlers
+from jobrunner.pool import Pool
+from jobrunner.settings import connect_error, resolve_dsn
+from jobrunner.shared import Mode, Plan
+from jobrunner.signals import Signals, reset_in_children
+from jobrunner.wake import Wake
+
+EPILOG: Final = (
+    "Exit codes: 0 all went well; 1 an error; 2 the command line or the environment is wrong; 3 the schema is "
+    "missing, older, newer or not migrated; 4 the database cannot be reached; 5 ended before its jobs had, they were "
+    "given back; 70 more handlers are stuck than there are slots."
+)
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help=__doc__)
+commands.register(app)
+
+Many = Annotated[list[str] | None, typer.Option(metavar="NAME[,NAME...]")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"jobrunner {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True, epilog=EPILOG)
+def run(
+    context: typer.Context,
+    kinds: Annotated[
+        list[str] | None, typer.Option(help="Job kinds to work on: repeated or a,b. Default: all that have a handler.")
+    ] = None,
+    tenants: Annotated[
+        list[str] | None, typer.Option(help="Tenants to work for, by id: repeated or a,b. Default: all.")
+    ] = None,
+    concurrency: Annotated[int, typer.Option(min=1, max=256, help="How many jobs run at the same time.")] = 4,
+    drain: Annotated[bool, typer.Option("--drain", help="End when nothing is due or running.")] = False,
+    drain_all: Annotated[bool, typer.Option("--drain-all", help="As --drain, but wait for retries too.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="End after one job, or when none is due.")] = False,
+    handlers: Annotated[
+        list[str] | None, typer.Option(help="Module with a dict HANDLERS of job kind to function; may be repeated.")
+    ] = None,
+    dsn: commands.Dsn = None,
+    listen_dsn: Annotated[
+        str | None, typer.Option(help="Direct connection for LISTEN, where --dsn leads to a pooler.")
+    ] = None,
+    pooler: Annotated[bool, typer.Option("--pooler", help="--dsn leads to a transaction pooler.")] = False,
+    grace: Annotated[float, typer.Option(min=0, help="Seconds that running jobs get after the first signal.")] = 30.0,
+    log_format: Annotated[
+        str, typer.Option(click_type=click.Choice(["text", "json"]), help="Form of the log.")
+    ] = "text",
+    log_level: Annotated[
+        str | None,
+        typer.Option(
+            click_type=click.Choice(["debug", "info", "warning", "error"]), help="Default: info, warning when draining."
+        ),
+    ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Run jobs: claim them from the database, run their handlers, end them. SIGTERM and SIGINT end it in good order."""
+    if context.invoked_subcommand is not None:
+        return
+    mode = _mode(drain=drain, drain_all=drain_all, once=once)
+    logs.setup(log_format, _level(log_level, mode))
+    target = Target(resolve_dsn(dsn, os.environ), pooler)
+    listen = Target(resolve_dsn(listen_dsn, {})) if listen_dsn else None if pooler else target
+    sys.path.insert(0, os.getcwd())
+    plan = Plan(
+        target=target,
+        handlers=choose(load_handlers(handlers or []), _names(kinds, "--kinds")),
+        tenant_ids=_tenants(tenants),
+        concurrency=1 if mode is Mode.ONCE else concurrency,
+        mode=mode,
+        grace_seconds=grace,
+        listen=listen,
+    )
+    run_pool(plan)
+
+
+def run_pool(plan: Plan) -> None:
+    """Run the pool under the signals, and show how it goes."""
+    wake, started = Wake(), monotonic()
+    signals = Signals(wake)
+    reset_in_children()
+    with signals.installed():
+        pool = Pool(plan, wake, signals)
+        due = sum(each.due for each in pool.prepare())
+        if plan.mode is Mode.SERVE:
+            pool.run(progress.nobody)
+            return
+        try:
+            with progress.shown(sys.stdout, due) as watch:
+                pool.run(watch)
+        finally:
+            print(progress.summary(pool.tally, monotonic() - started), flush=True)
+
+
+def main() -> NoReturn:
+    """Run the command line; every error is one line that names the remedy."""
+    code = _guarded()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if threading.active_count() > 1:
+        os._exit(code)  # a thread is stuck in a handler: nothing in this process can end it
+    sys.exit(code)
+
+
+def _guarded() -> int:
+    """Run the command; give the exit code."""
+    try:
+        return int(app(standalone_mode=False) or 0)
+    except JobrunnerError as error:
+        return _complain(str(error), error.exit_code)
+    except click.ClickException as error:
+        return _complain(f"{error.format_message()} (see --help)", UsageError.exit_code)
+    except click.exceptions.Abort:
+        return _complain("interrupted", 130)
+    except psycopg.OperationalError as error:
+        found = connect_error(error)
+        return _complain(str(found), found.exit_code)
+    except psycopg.Error as error:
+        return _complain(commands.explain(error), JobrunnerError.exit_code)
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"jobrunner: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def _mode(*, drain: bool, drain_all: bool, once: bool) -> Mode:
+    if drain + drain_all + once > 1:
+        raise UsageError("--drain, --drain-all and --once exclude each other: choose one")
+    return Mode.ONCE if once else Mode.DRAIN_ALL if drain_all else Mode.DRAIN if drain else Mode.SERVE
+
+
+def _level(name: str | None, mode: Mode) -> int:
+    if name is not None:
+        return logging.getLevelNamesMapping()[name.upper()]
+    return logging.INFO if mode is Mode.SERVE else logging.WARNING
+
+
+def _names(values: list[str] | None, option: str) -> list[str]:
+    """Split a,b; an option that was given must name something."""
+    names = [name.strip() for value in values or [] for name in value.split(",") if name.strip()]
+    if values and not names:
+        raise UsageError(f"{option} names nothing: leave it out, or name one")
+    return names
+
+
+def _tenants(values: list[str] | None) -> tuple[UUID, ...] | None:
+    """The tenants to work for; None = all (D13)."""
+    names = _names(values, "--tenants")
+    return tuple(commands.tenant_id(name) for name in names) or None

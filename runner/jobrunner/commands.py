@@ -1,0 +1,201 @@
+"""The subcommands: migrate, enqueue, status, kinds."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Final, NoReturn
+from uuid import UUID
+
+import click
+import psycopg
+import typer
+
+from jobrunner import schema
+from jobrunner.db.connect import Target
+from jobrunner.db.producer import enqueue_job, job_counts
+from jobrunner.db.session import Session
+from jobrunner.db.worker import job_kind_settings
+from jobrunner.errors import SchemaError, UsageError
+from jobrunner.handlers.registry import load_handlers
+from jobrunner.settings import resolve_dsn
+
+INT_MAX: Final = 2**31 - 1
+PAYLOAD_BYTES: Final = 32 << 20  # of text; the database's own limit is on the stored form
+REMEDIES: Final = {
+    "22P05": "take \\u0000 out of the payload: jsonb cannot hold it",
+    "22003": "use a smaller number",
+    "42501": "have an administrator grant a role such as mdm_worker or mdm_producer",
+    "25006": "connect to the primary: this server is read-only",
+}
+
+Dsn = Annotated[str | None, typer.Option(help="Database. Default: JOBRUNNER_DSN, else the PG* variables.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the subcommands to the application."""
+    for command in (migrate, enqueue, status, kinds):
+        app.command()(command)
+
+
+def migrate(
+    dsn: Dsn = None,
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; say what is pending.")] = False,
+) -> None:
+    """Install schema mdm, or bring it up to date."""
+    where = resolve_dsn(dsn, os.environ)
+    report = schema.check(where) if check else schema.migrate(where)
+    if report.current:
+        typer.echo(f"schema mdm is up to date (version {schema.SCHEMA_VERSION}, {report.files} files)")
+        return
+    found = f"{len(report.migrations)} migrations, {len(report.changed)} changed files"
+    if check:
+        raise SchemaError(f"pending: {found}: run `jobrunner migrate`")
+    typer.echo(f"schema mdm is at version {schema.SCHEMA_VERSION}: applied {found}")
+
+
+def enqueue(
+    kind: str,
+    payload: Annotated[str, typer.Option(help="JSON object; @FILE reads a file, - reads stdin.")] = "{}",
+    tenant: Annotated[str | None, typer.Option(help="Tenant id. Default: a job of the platform.")] = None,
+    key: Annotated[str | None, typer.Option(help="Idempotency key.")] = None,
+    on_conflict: Annotated[
+        str, typer.Option(click_type=click.Choice(["ignore", "update"]), help="When the key exists.")
+    ] = "ignore",
+    priority: Annotated[int | None, typer.Option(min=-INT_MAX - 1, max=INT_MAX, help="Smaller goes first.")] = None,
+    at: Annotated[str | None, typer.Option(help="Not before: ISO 8601 with an offset.")] = None,
+    max_attempts: Annotated[int | None, typer.Option(min=1, max=INT_MAX)] = None,
+    dsn: Dsn = None,
+) -> None:
+    """Enqueue a job and print its id."""
+    call = enqueue_job(
+        job_kind=kind,
+        payload=payload_text(payload),
+        tenant_id=tenant_id(tenant) if tenant is not None else None,
+        idempotency_key=key,
+        on_conflict=on_conflict,
+        priority=priority,
+        available_at=instant(at) if at is not None else None,
+        max_attempts=max_attempts,
+    )
+    with _session(dsn) as session:
+        typer.echo(session.run(call))
+
+
+def status(dsn: Dsn = None) -> None:
+    """Show how many jobs of each kind stand where."""
+    with _session(dsn) as session:
+        counts = session.run(job_counts())
+    _table(["kind", "due", "later", "running", "done", "failed", "dlq", "state"], counts)
+
+
+def kinds(
+    handlers: Annotated[list[str] | None, typer.Option(help="Module with a dict HANDLERS; may be repeated.")] = None,
+    dsn: Dsn = None,
+) -> None:
+    """Show the kinds that are registered or have a handler, and their settings."""
+    sys.path.insert(0, os.getcwd())
+    known = load_handlers(handlers or [])
+    with _session(dsn) as session:
+        states = {count.job_kind: count.state for count in session.run(job_counts())}
+        names = sorted(states.keys() | known.keys())
+        settings = {each.job_kind: each for each in session.run(job_kind_settings(kinds=names))}
+    rows = []
+    for name in names:
+        each = settings.get(name)
+        ttl = f"{each.stale_ttl_seconds:g} s" if each else "-"
+        timeout = f"{each.handler_timeout_seconds:g} s" if each and each.handler_timeout_seconds else "-"
+        rows.append((name, _place(known.get(name)), states.get(name, "not registered"), ttl, timeout))
+    _table(["kind", "handler", "state", "stale TTL", "timeout"], rows)
+
+
+def payload_text(option: str) -> str:
+    """Return the payload as JSON text; the numbers in it stay as they were written. Raises UsageError."""
+    text = _read(option)
+    try:
+        value = json.loads(text, parse_int=str, parse_float=str, parse_constant=_no_constant)
+    except ValueError as error:
+        raise UsageError(f"the payload is not JSON: {error}: quote it for the shell, or use --payload @FILE") from None
+    except RecursionError:
+        raise UsageError("the payload is nested too deeply: make it flatter") from None
+    if not isinstance(value, dict):
+        raise UsageError('the payload is not a JSON object: write it as \'{"name": "value"}\'')
+    return text
+
+
+def tenant_id(text: str) -> UUID:
+    """Parse a tenant id; raises UsageError."""
+    try:
+        return UUID(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is no tenant id: use the id (a UUID) of a row of mdm.aa_tenant") from None
+
+
+def instant(text: str) -> datetime:
+    """Parse an instant; raises UsageError, also when it has no offset (B24)."""
+    try:
+        value = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is no time: write it as 2030-01-31T12:00:00+01:00") from None
+    if value.utcoffset() is None:
+        raise UsageError(f"{text!r} has no offset from UTC: write {text}+00:00, or {text}Z")
+    return value
+
+
+def explain(error: psycopg.Error) -> str:
+    """What the database said, and the remedy."""
+    message = error.diag.message_primary or str(error) or type(error).__name__
+    remedy = error.diag.message_hint or REMEDIES.get(error.sqlstate or "")
+    code = f" [{error.sqlstate}]" if error.sqlstate else ""
+    return f"{message}{code}: {remedy}" if remedy else f"{message}{code}"
+
+
+@contextmanager
+def _session(dsn: str | None) -> Iterator[Session]:
+    """Open a session for one command, on a schema that fits."""
+    session = Session(Target(resolve_dsn(dsn, os.environ)), "command")
+    schema.require_schema(session.connection())
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+def _read(option: str) -> str:
+    """Read the payload from where the option says, up to the limit."""
+    try:
+        if option == "-":
+            data = sys.stdin.buffer.read(PAYLOAD_BYTES + 1)
+        elif option.startswith("@"):
+            with Path(option[1:]).open("rb") as file:
+                data = file.read(PAYLOAD_BYTES + 1)
+        else:
+            data = os.fsencode(option)
+        text = data.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the payload cannot be read: {error}: name a readable file of UTF-8 text") from None
+    if len(data) > PAYLOAD_BYTES:
+        raise UsageError(f"the payload has more than {PAYLOAD_BYTES >> 20} MiB: store the data and pass a reference")
+    return text
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _place(handler: Any) -> str:
+    """Where a handler's function stands."""
+    return f"{handler.__module__}.{getattr(handler, '__qualname__', handler)}" if handler is not None else "-"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print aligned columns."""
+    lines = [[str(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

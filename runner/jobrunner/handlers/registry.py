@@ -1,0 +1,63 @@
+"""Where handlers come from: this package, entry points of others, and the option --handlers."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterable, Mapping
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+from jobrunner.errors import UsageError
+from jobrunner.handlers import HANDLERS
+from jobrunner.job import Handler
+
+GROUP: Final = "jobrunner.handlers"
+
+
+def load_handlers(modules: Iterable[str]) -> dict[str, Handler]:
+    """Return all handlers by kind; of two for one kind the one named on the command line wins, then the entry point.
+
+    Raises UsageError when a module cannot be imported or gives no usable handlers.
+    """
+    found: dict[str, Handler] = dict(HANDLERS)
+    for point in entry_points(group=GROUP):
+        source = f"entry point {point.name} of group {GROUP}"
+        found |= _handlers_of(_loaded(source, point.load), point.name, source)
+    for name in modules:
+        source = f"--handlers {name}"
+        found |= _handlers_of(_loaded(source, lambda name=name: importlib.import_module(name)), name, source)
+    return found
+
+
+def choose(handlers: Mapping[str, Handler], kinds: Iterable[str]) -> dict[str, Handler]:
+    """Return the handlers of these kinds, all of them when none is named; UsageError for a kind without one (B81)."""
+    wanted = list(dict.fromkeys(kinds)) or list(handlers)
+    missing = [kind for kind in wanted if kind not in handlers]
+    if missing:
+        raise UsageError(
+            f"no handler for kind {', '.join(missing)}: there are handlers for {', '.join(sorted(handlers))}"
+            " (--handlers MODULE brings more)"
+        )
+    return {kind: handlers[kind] for kind in wanted}
+
+
+def _loaded(source: str, load: Any) -> Any:
+    """Import what a source names."""
+    try:
+        return load()
+    except (ImportError, AttributeError, SyntaxError) as error:
+        raise UsageError(f"{source} cannot be imported: {error}: is it installed, or on PYTHONPATH?") from error
+
+
+def _handlers_of(value: Any, name: str, source: str) -> dict[str, Handler]:
+    """Read a module with HANDLERS, a mapping, or a single handler whose entry point is named like its kind."""
+    table = getattr(value, "HANDLERS", value)
+    if callable(table) and not isinstance(table, Mapping):
+        table = {name: table}
+    if not isinstance(table, Mapping) or not table:
+        raise UsageError(f"{source} gives no handlers: it needs a dict HANDLERS of job kind to function")
+    for kind, handler in table.items():
+        if not callable(handler) or inspect.iscoroutinefunction(handler) or inspect.isgeneratorfunction(handler):
+            raise UsageError(f"{source}: the handler of {kind} must be a plain function of (job, ctx)")
+    return dict(table)

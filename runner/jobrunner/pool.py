@@ -1,0 +1,194 @@
+"""The pool: opens the slots and their keepers, replaces what is stuck, and ends them all in order."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import Final
+
+import psycopg
+
+from jobrunner.bell import Bell
+from jobrunner.buckets import Buckets
+from jobrunner.db.producer import Open, open_jobs
+from jobrunner.db.session import Session
+from jobrunner.doorbell import Doorbell
+from jobrunner.errors import JobrunnerError, StuckError, UnfinishedError
+from jobrunner.floors import Floors
+from jobrunner.keeper import Keeper
+from jobrunner.leaving import give_back
+from jobrunner.logs import event
+from jobrunner.schema import require_schema
+from jobrunner.shared import Hunger, Mode, Plan, Shared, Tally
+from jobrunner.signals import Signals
+from jobrunner.sizing import Sizing
+from jobrunner.slot import Slot
+from jobrunner.tray import Tray
+from jobrunner.upkeep import Upkeep
+from jobrunner.wake import Wake
+
+TICK_SECONDS: Final = 0.2
+DRAIN_TICK_SECONDS: Final = 0.02
+COUNT_EVERY_SECONDS: Final = 0.5  # how often --drain-all counts what is left
+CALL_SECONDS: Final = 60.0  # a call of the runner's own that takes longer hangs on a dead connection (B51)
+LEAVE_SECONDS: Final = 1.0  # for the keeper to pay what is owed and to sign off
+
+Watch = Callable[[Tally], None]
+
+
+class Pool:
+    """All threads of a runner process. Lives in the main thread."""
+
+    def __init__(self, plan: Plan, wake: Wake, signals: Signals) -> None:
+        self._plan, self._wake, self._signals = plan, wake, signals
+        self.tally = Tally()
+        self._idle = Wake()
+        self._shared = shared = Shared(
+            plan=plan,
+            bell=Bell(plan.concurrency, self._idle.wake),
+            buckets=Buckets(monotonic, random.random),
+            hunger=Hunger(plan.concurrency),
+            floors=Floors(exact_only=plan.mode is not Mode.SERVE),
+            sizing=Sizing(),
+            dice=random.random,
+            tally=self.tally,
+        )
+        self._lock = threading.Lock()  # slots are replaced by the keeper's thread
+        self._slots = [Slot(shared, number) for number in range(1, plan.concurrency + 1)]
+        self._stuck: list[Slot] = []
+        self._keeper = Keeper(shared, self._trays, self._retire)
+        self._upkeep = Upkeep(shared)
+        self._doorbell = Doorbell(shared, self._idle)
+        self._session = Session(plan.target, "pool")
+        self._counted_at = 0.0
+
+    def prepare(self) -> Sequence[Open]:
+        """Check the schema, read the settings, recover what a dead runner left; give what there is to do.
+
+        Raises SchemaError and psycopg.Error.
+        """
+        require_schema(self._session.connection())
+        self._keeper.refresh()
+        self._upkeep.recover()
+        self._upkeep.session.close()
+        counts = self._session.run(open_jobs(kinds=self._plan.kinds))
+        self._session.close()
+        return counts
+
+    def run(self, watch: Watch) -> None:
+        """Work until the plan's end or a signal; raises StuckError and UnfinishedError."""
+        event(logging.INFO, "runner_started", runner_id=self._plan.runner_id, kinds=",".join(self._plan.kinds))
+        for thread in (*self._slots, self._keeper, self._upkeep, self._doorbell):
+            thread.start()
+        try:
+            self._work(watch)
+        except BaseException:
+            self._leave()
+            raise
+        if self._leave():
+            raise UnfinishedError("ended before its jobs had: they were given back (a longer --grace lets them end)")
+
+    def _work(self, watch: Watch) -> None:
+        """Look after the threads until all is over."""
+        tick = TICK_SECONDS if self._plan.mode is Mode.SERVE else DRAIN_TICK_SECONDS
+        until: float | None = None
+        while True:
+            self._wake.wait(tick)
+            watch(self.tally)
+            self._look_after()
+            if until is None and (self._shared.stop.is_set() or self._signals.count or self._drained()):
+                self._stop()
+                until = monotonic() + self._plan.grace_seconds
+            if until is not None and (not self._busy() or self._signals.count > 1 or monotonic() > until):
+                return
+
+    # -- the end
+
+    def _drained(self) -> bool:
+        """Whether a draining pool is through: nothing due or running, with --drain-all nothing to come either."""
+        mode = self._plan.mode
+        if mode not in (Mode.DRAIN, Mode.DRAIN_ALL) or not self._shared.bell.all_idle:
+            return False
+        return mode is Mode.DRAIN or self._nothing_left()
+
+    def _nothing_left(self) -> bool:
+        """Count what is left of the kinds; paused ones would keep us for ever."""
+        if monotonic() - self._counted_at < COUNT_EVERY_SECONDS:
+            return False
+        self._counted_at = monotonic()
+        try:
+            left = self._session.run(open_jobs(kinds=self._plan.kinds))
+        except psycopg.Error as error:
+            self._shared.outage.lost(error)
+            return False
+        self._shared.outage.back()
+        return not any(each.due or each.later or each.running for each in left if each.state != "paused")
+
+    def _stop(self) -> None:
+        """Claim no more; what runs may end."""
+        if self._signals.count:
+            event(logging.INFO, "runner_stopping", runner_id=self._plan.runner_id, grace=self._plan.grace_seconds)
+        self._shared.stop.set()
+        self._shared.bell.stop()
+        self._idle.wake()
+
+    def _busy(self) -> bool:
+        """Whether a job of ours has not ended yet."""
+        return any(slot.busy for slot in self._all_slots())
+
+    def _leave(self) -> bool:
+        """End all threads and give back what has not ended; say whether there was any."""
+        self._stop()
+        unfinished = self._busy()
+        if unfinished:
+            give_back(self._plan.target, self._trays(), self._shared.tally)
+        self._shared.over.set()
+        self._shared.hunger.again.set()
+        until = monotonic() + LEAVE_SECONDS
+        for thread in (self._keeper, self._doorbell, *([] if unfinished else self._slots)):
+            thread.join(max(0.0, until - monotonic()))
+        self._session.close()
+        event(logging.INFO, "runner_stopped", runner_id=self._plan.runner_id)
+        return unfinished
+
+    # -- looking after the threads
+
+    def _look_after(self) -> None:
+        """Replace dead slots, cut hanging calls, count stuck handlers."""
+        for thread in (self._keeper, self._upkeep, self._doorbell):
+            if not thread.is_alive() and not self._shared.stop.is_set():
+                raise JobrunnerError(f"the {thread.name} died, see the log: start the runner again")
+        for slot in self._all_slots():
+            if not slot.is_alive() and not slot.retired and not self._shared.stop.is_set():
+                self._replace(slot)
+        for session in [slot.session for slot in self._all_slots()] + [self._keeper.session]:
+            if session.busy_seconds > CALL_SECONDS and session.sever() is not None:
+                event(logging.ERROR, "call_hangs", session=session.name, seconds=CALL_SECONDS)
+        self._stuck = [slot for slot in self._stuck if slot.is_alive() or not slot.tray.empty]
+        if len(self._stuck) > self._plan.concurrency:
+            raise StuckError(f"{len(self._stuck)} handlers are stuck: the process ends, its jobs are recovered")
+
+    def _all_slots(self) -> list[Slot]:
+        with self._lock:
+            return [*self._slots, *self._stuck]
+
+    def _trays(self) -> list[Tray]:
+        return [slot.tray for slot in self._all_slots()]
+
+    def _retire(self, tray: Tray) -> None:
+        """Open a new slot in the place of one whose handler is stuck; called by the keeper."""
+        slot = next(slot for slot in self._all_slots() if slot.tray is tray)
+        slot.retired = True
+        with self._lock:
+            self._stuck.append(slot)
+        self._replace(slot)
+
+    def _replace(self, old: Slot) -> None:
+        new = Slot(self._shared, old.number)
+        with self._lock:
+            self._slots = [new if slot is old else slot for slot in self._slots]
+        event(logging.WARNING, "slot_replaced", slot=old.name, worker_id=new.worker_id)
+        new.start()

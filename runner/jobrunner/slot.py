@@ -1,0 +1,196 @@
+"""A slot: a thread that claims jobs, runs their handlers one after the other, and ends them (design 5, rule 6)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from time import monotonic
+from typing import Final
+
+import psycopg
+
+from jobrunner.context import SlotContext
+from jobrunner.db.call import Call
+from jobrunner.db.session import Session
+from jobrunner.db.worker import claim_job, finish_jobs, release_jobs
+from jobrunner.ending import Ending, tell_finished, tell_released
+from jobrunner.job import ClaimedRow
+from jobrunner.logs import job_event
+from jobrunner.outage import Patience, first_line
+from jobrunner.outcome import Outcome, Verdict, run_handler
+from jobrunner.shared import Mode, Shared, make_id
+from jobrunner.sizing import MAX_JOBS
+from jobrunner.steady import GivenUp, Steady
+from jobrunner.tray import Hold, Tray, leases
+
+THROTTLE_GROWTH: Final = 4  # a claim of which nothing may run is followed by one so many times larger
+OTHERS_SECONDS: Final = 0.05  # how often to look whether the keeper is through with jobs of this slot
+
+
+class Slot(threading.Thread):
+    """One of the workers of the pool, with a connection of its own."""
+
+    def __init__(self, shared: Shared, number: int) -> None:
+        super().__init__(name=f"slot-{number}", daemon=True)
+        self.number = number
+        self.worker_id = make_id()
+        self.session = Session(shared.plan.target, self.name)
+        self.tray = Tray(self.session.sever)
+        self.claiming = False  # a claim is under way: its rows are in no tray yet
+        self.retired = False  # its handler is stuck; another slot has taken its place
+        self._shared = shared
+        self._patience = Patience(shared.outage, shared.dice)
+        self._steady = Steady(self.session, self._patience, shared.over)
+        self._ending = Ending(self._steady, shared.tally)
+        self._throttled_limit = 0
+        self._worked = True  # found something since it slept last
+
+    @property
+    def busy(self) -> bool:
+        """True while the slot has jobs, or may be getting some."""
+        return self.claiming or not self.tray.empty
+
+    def run(self) -> None:
+        """Work until the stop, and after it until what was begun has ended."""
+        while not self._through():
+            try:
+                self._turn()
+            except psycopg.Error as error:
+                self.claiming = False
+                # Results that are not in the database yet are worth waiting for; the next claim is not.
+                self._patience.failed(error, self._shared.stop if self.tray.empty else self._shared.over)
+            except GivenUp:
+                break
+        self._shared.hunger.claimed(self.worker_id, full=False)
+        self.session.close()
+
+    def _through(self) -> bool:
+        """Whether there is nothing left to do."""
+        if self.retired or self._shared.over.is_set():
+            return True
+        return self._shared.stop.is_set() and self.tray.empty
+
+    def _turn(self) -> None:
+        """Finish what is done, claim, run what was claimed; or sleep when there is nothing."""
+        if self._shared.stop.is_set():
+            self._clear()
+            return
+        rows, claimed_at = self._finish_and_claim()
+        self._patience.succeeded()
+        self._accept(rows, claimed_at)
+        self._run_all()
+        if self._shared.plan.mode is Mode.ONCE:
+            self._shared.stop.set()
+        elif not rows:
+            self._shared.bell.wait(after_work=self._worked)
+        self._worked = bool(rows)
+
+    def _clear(self) -> None:
+        """Give back what has not started and finish what is done, without another claim: the pool stops."""
+        waiting, done = self.tray.withdraw(), self.tray.take_done()
+        self._give_back(waiting)
+        self._finish(done)
+        if not waiting and not done:
+            self._shared.over.wait(OTHERS_SECONDS)
+
+    def _finish_and_claim(self) -> tuple[Sequence[ClaimedRow], float]:
+        """Finish what is done and claim the next, in one transaction and one round trip (rule 6)."""
+        self.session.connection()
+        done = self.tray.take_done()
+        if any(hold.unsure for hold in done):
+            self._finish(done)
+            done = []
+        limit = self._limit()
+        ticket = self._shared.floors.next(started := monotonic())
+        self.claiming = True
+        accepted, rows = self._run_claim(done, self._claim(limit, ticket.floor))
+        self._shared.floors.claimed(ticket, rows, started, monotonic())
+        self._tell_claim(rows, limit)
+        self._ended(done, accepted)
+        return rows, started
+
+    def _run_claim(self, done: list[Hold], claim: Call[list[ClaimedRow]]) -> tuple[set[int], list[ClaimedRow]]:
+        try:
+            return self.session.run(finish_jobs(**leases(done)), claim) if done else (set(), self.session.run(claim))
+        except psycopg.Error:
+            self.tray.put_back(done)
+            raise
+
+    def _claim(self, limit: int, floor: dict[str, dict[str, str]] | None) -> Call[list[ClaimedRow]]:
+        plan = self._shared.plan
+        return claim_job(
+            worker_id=self.worker_id, kinds=plan.kinds, tenant_ids=plan.tenant_ids, limit=limit, floor=floor
+        )
+
+    def _limit(self) -> int:
+        """How many jobs to claim."""
+        if self._shared.plan.mode is Mode.ONCE:
+            return 1
+        return max(self._shared.sizing.limit(), self._throttled_limit)
+
+    def _tell_claim(self, rows: Sequence[ClaimedRow], limit: int) -> None:
+        """Say how the claim came back: whether to wake another slot, and whether NOTIFYs are wanted."""
+        full = len(rows) >= limit
+        self._shared.hunger.claimed(self.worker_id, full)
+        if full or any(row.run_alone for row in rows):
+            self._shared.bell.pass_on()
+
+    def _accept(self, rows: Sequence[ClaimedRow], claimed_at: float) -> None:
+        """Put what may run into the tray, and put off what has no token (S7.4)."""
+        allowed, refused, delays = self._shared.buckets.sort(rows)
+        self.tray.put(allowed, claimed_at)
+        throttled = self.tray.put_settling(refused, claimed_at)
+        self.claiming = False
+        self._throttled_limit = min(MAX_JOBS, THROTTLE_GROWTH * len(rows)) if refused and not allowed else 0
+        self._give_back(throttled, delays)
+
+    def _run_all(self) -> None:
+        """Run what waits in the tray, until it is empty or the pool stops."""
+        while not self._shared.stop.is_set():
+            hold = self.tray.start(monotonic())
+            if hold is None:
+                return
+            self._run_one(hold)
+
+    def _run_one(self, hold: Hold) -> None:
+        """Run a handler, and end its job unless it was taken away meanwhile."""
+        kind = hold.row.job_kind
+        context = SlotContext(hold, self._steady, self._shared.kinds.ttl_seconds(kind))
+        outcome = run_handler(self._shared.plan.handlers[kind], hold.row, context)
+        self._shared.sizing.ran(kind, monotonic() - hold.started_at)
+        if outcome.verdict is Verdict.DONE and not context.used:
+            kept = self.tray.done(hold)
+        elif kept := self.tray.settle(hold):
+            self._end(hold, context, outcome)
+        if not kept:
+            self._ending.abandon(context)
+
+    def _end(self, hold: Hold, context: SlotContext, outcome: Outcome) -> None:
+        """End a job with a call of its own. When the database refuses that for good, recovery will see to the job."""
+        try:
+            self._ending.end(hold, context, outcome)
+        except psycopg.Error as error:
+            job_event(logging.ERROR, "end_refused", hold.row, error=first_line(error), sqlstate=error.sqlstate)
+        finally:
+            self.tray.ended([hold])
+
+    def _finish(self, done: Sequence[Hold]) -> None:
+        """Finish jobs whose handlers wrote nothing."""
+        if done:
+            self._ended(done, self._steady.insist(finish_jobs(**leases(done)), done) or set())
+
+    def _ended(self, done: Sequence[Hold], accepted: set[int]) -> None:
+        if done:
+            tell_finished(self.session, done, accepted, self._shared.tally)
+            self.tray.ended(done)
+
+    def _give_back(self, holds: Sequence[Hold], delays: Sequence[float] | None = None) -> None:
+        """Release jobs that did not run, with their attempts (D4)."""
+        if not holds:
+            return
+        try:
+            self._steady.insist(release_jobs(**leases(holds), retry_after_seconds=delays), holds)
+        finally:
+            self.tray.ended(holds)
+        tell_released(holds, "rate limit" if delays is not None else "stop", self._shared.tally)
