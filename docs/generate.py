@@ -54,13 +54,13 @@ MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "BAD_ARGUMENT": ("An argument or a payload is not acceptable.", "Correct it; the message names it."),
     "REFUSED": (
-        "The call is too dangerous as it stands. Kept for bulk calls; no function of this version raises it.",
-        "Say more exactly what you mean.",
+        "The call is too dangerous as it stands, for instance a bulk call with an empty filter.",
+        'Say what you mean: a filter, or `{"all": true}`.',
     ),
     "NOT_ALLOWED": (
-        "The login may not do this. Kept for scheduling; no function of this version raises it. A missing right on a "
-        "function is PostgreSQL's own `42501`.",
-        "Use a login with the role that the message names.",
+        "The login may not do this, or the server lacks what it takes. A missing right on a function is PostgreSQL's "
+        "own `42501`.",
+        "Do what the hint says: another login, a grant, an extension.",
     ),
 }
 
