@@ -54,6 +54,18 @@
 \ir internal/_lock_entities.sql
 \ir internal/_build_vectors.sql
 \ir internal/_store_reindex.sql
+\ir internal/_uuid_of.sql
+\ir internal/_attribute_index_name.sql
+\ir internal/_gin_index_name.sql
+\ir internal/_index_literal.sql
+\ir internal/_attribute_index.sql
+\ir internal/_gin_index.sql
+\ir internal/_index_job.sql
+\ir internal/_index_ddl.sql
+\ir internal/_set_index_status.sql
+\ir internal/_scan_job.sql
+\ir internal/_check_email.sql
+\ir internal/_email_suppressed.sql
 
 -- [functions]
 \ir functions/enqueue_job.sql
@@ -91,6 +103,19 @@
 
 -- [kinds]
 \ir kinds/reindex_chunk.sql
+\ir kinds/enqueue_index_sync.sql
+\ir kinds/enqueue_gin_backfill.sql
+\ir kinds/sync_index.sql
+\ir kinds/wants_index.sql
+\ir kinds/fail_index.sql
+\ir kinds/lock_index_builds.sql
+\ir kinds/enqueue_virus_scan.sql
+\ir kinds/attachment_to_scan.sql
+\ir kinds/record_scan.sql
+\ir kinds/fail_scan.sql
+\ir kinds/send_email.sql
+\ir kinds/mark_email.sql
+\ir kinds/record_email.sql
 
 -- [trigger of our stand-in for ddm_entity]
 \ir roles/as_platform.sql
@@ -111,4 +136,10 @@
 
 -- [grants]
 \ir grants.sql
+
+-- [triggers of our stand-ins that enqueue: to make one, its owner must be allowed to call the function]
+\ir roles/as_platform.sql
+\ir platform/ddm_entity_type_attribute_index_sync.sql
+\ir platform/ddm_entity_type_gin_backfill.sql
+\ir platform/ddm_attachment_virus_scan.sql
 \ir roles/as_installer.sql

@@ -26,6 +26,26 @@ to mdm_worker;
 
 -- the kinds
 grant execute on function mdm.reindex_chunk(bigint, bigint, int) to mdm_worker;
+-- email_send (S2.1)
+grant execute on function
+  mdm.send_email(uuid, text[], text, text, text, text, text, text, timestamptz, jsonb, uuid)
+to mdm_producer, mdm_admin;
+grant execute on function
+  mdm.mark_email(bigint, bigint, text, text, text, text),
+  mdm.record_email(bigint, bigint, text, text, text)
+to mdm_worker;
+grant execute on function
+  mdm.sync_index(bigint, bigint),
+  mdm.wants_index(bigint, bigint, text),
+  mdm.fail_index(bigint, bigint, text),
+  mdm.attachment_to_scan(bigint, bigint),
+  mdm.record_scan(bigint, bigint, text, bigint, text),
+  mdm.fail_scan(bigint, bigint, text, bigint, text, boolean)
+to mdm_worker;
+-- the DDL connection of index_sync and gin_backfill
+grant execute on function mdm.lock_index_builds() to mdm_indexer;
+-- the triggers of our stand-ins: their owner must be allowed to call what they run
+grant execute on function mdm.enqueue_index_sync(), mdm.enqueue_gin_backfill(), mdm.enqueue_virus_scan() to mdm_platform;
 -- pure; the trigger of our stand-in calls it with the rights of the writer
 grant execute on function mdm._entity_search_vector(jsonb, text[]) to mdm_platform;
 

@@ -18,6 +18,20 @@ begin
       ('ddm_entity_type_attribute', null, 'select'),
       ('ddm_entity', null, 'select'),
       ('ddm_entity', 'search_vector', 'update'),
+      -- email_send (S2.1)
+      ('aa_email_suppression', null, 'select'),
+      ('aa_email_log', null, 'select'),
+      ('aa_email_log', null, 'insert'),
+      ('aa_email_log', null, 'update'),
+      -- index_sync, gin_backfill (S2.7, S2.8)
+      ('ddm_entity_type_attribute', 'index_status', 'update'),
+      ('ddm_entity_type_attribute', 'index_error', 'update'),
+      ('ddm_entity_type', 'gin_index_status', 'update'),
+      -- virus_scan (S2.6)
+      ('ddm_attachment', null, 'select'),
+      ('ddm_attachment', 'virus_scan_status', 'update'),
+      ('ddm_attachment', 'virus_scan_result', 'update'),
+      ('ddm_attachment', 'scanned_at', 'update'),
       -- compact_outbox (S2.5)
       ('aa_outbox_event', null, 'select'),
       ('aa_outbox_event', null, 'update'),

@@ -14,9 +14,19 @@ begin
     ('aa_audit_log', 'object_id'), ('aa_audit_log', 'payload'),
     ('ddm_entity_type', 'id'), ('ddm_entity_type', 'type_key'),
     ('ddm_entity_type_attribute', 'entity_type_id'), ('ddm_entity_type_attribute', 'attribute_key'),
-    ('ddm_entity_type_attribute', 'searchable'),
+    ('ddm_entity_type_attribute', 'searchable'), ('ddm_entity_type_attribute', 'sortable'),
+    ('ddm_entity_type_attribute', 'data_type'), ('ddm_entity_type_attribute', 'index_status'),
+    ('ddm_entity_type_attribute', 'index_error'),
+    ('ddm_entity_type', 'is_external_source_target'), ('ddm_entity_type', 'gin_index_status'),
+    ('ddm_attachment', 'id'), ('ddm_attachment', 'tenant_id'), ('ddm_attachment', 'storage_key'),
+    ('ddm_attachment', 'size_bytes'), ('ddm_attachment', 'virus_scan_status'),
+    ('ddm_attachment', 'virus_scan_result'), ('ddm_attachment', 'scanned_at'),
     ('ddm_entity', 'id'), ('ddm_entity', 'tenant_id'), ('ddm_entity', 'entity_type_id'), ('ddm_entity', 'attributes'),
     ('ddm_entity', 'search_vector'),
+    ('aa_email_log', 'tenant_id'), ('aa_email_log', 'job_id'), ('aa_email_log', 'recipient'), ('aa_email_log', 'subject'),
+    ('aa_email_log', 'status'), ('aa_email_log', 'provider'), ('aa_email_log', 'provider_message_id'),
+    ('aa_email_log', 'error'), ('aa_email_log', 'refused'), ('aa_email_log', 'unknown_sends'), ('aa_email_log', 'sent_at'),
+    ('aa_email_suppression', 'tenant_id'), ('aa_email_suppression', 'address'),
     ('aa_outbox_event', 'id'), ('aa_outbox_event', 'dispatched_at')
   ) as r (table_name, column_name)
   where not exists (
