@@ -7,10 +7,13 @@ parallel unsafe
 security invoker
 as $$
 begin
-  if to_regclass('cron.job') is null then
+  if not exists (select from pg_catalog.pg_extension e where e.extname = 'pg_cron') then
     perform mdm._raise('MJ007', format('pg_cron is not installed in database %s', current_database()),
       'The extension lives in one database of a server, the one that cron.database_name says.',
       'Without it every runner does the upkeep by itself (D17); with it: create extension pg_cron.');
+  end if;
+  if not has_schema_privilege(current_user, 'cron', 'usage') then
+    perform mdm._raise('MJ007', format('role %s may not use schema cron', current_user), null, format('grant usage on schema cron to %I;', current_user));
   end if;
   if not (select r.rolcanlogin from pg_catalog.pg_roles r where r.rolname = current_user) then
     perform mdm._raise('MJ007', format('role %s cannot log in', current_user), 'pg_cron runs a job as the role that scheduled it.',

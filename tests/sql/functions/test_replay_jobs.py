@@ -81,7 +81,7 @@ def test_bulk_functions_refuse_what_is_not_clear(
 
 
 def test_b34_replay_jobs_reports_what_is_superseded(conn: Connection) -> None:
-    """Five dead jobs, two of them generations of one key, one whose key is in use: three come back, two are superseded."""
+    """Five dead jobs, two of them generations of one key, one whose key is in use: three come back."""
     plain = [make_job(conn, "dlq")["id"] for _ in range(2)]
     older = make_job(conn, "dlq", idempotency_key="twins")["id"]
     newer = make_job(conn, "dlq", idempotency_key="twins", on_conflict="update")["id"]

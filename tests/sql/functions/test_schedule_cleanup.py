@@ -1,0 +1,122 @@
+"""schedule_cleanup and unschedule_cleanup, with the real pg_cron: a real tick recovers, cleans and trims (S13.4, D17)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import psycopg
+import pytest
+
+from cluster import make_logins, missing, running_server
+from jobrunner import devserver, schema
+from jobs import age, call, make_job, refused, rows, status, value
+
+Connection = psycopg.Connection[Any]
+
+ENTRIES = ["mdm_cleanup", "mdm_recover", "mdm_trim_cron"]
+TICK_SECONDS = 75.0  # pg_cron looks once a minute
+
+
+def has_pg_cron() -> bool:
+    """Whether the binaries that the tests run on come with pg_cron."""
+    return any((devserver.find_bin().parent / "lib").glob("pg_cron.so")) or any(
+        Path("/usr/lib/postgresql").glob(f"{devserver.find_bin().parent.name}/lib/pg_cron.so")
+    )
+
+
+@pytest.fixture(scope="module")
+def cron_dsn() -> Iterator[str]:
+    """A migrated database `mdm` of a server that runs pg_cron."""
+    if not has_pg_cron():
+        missing("pg_cron", f"{devserver.find_bin()} comes without it")
+    options = {
+        "shared_preload_libraries": "pg_cron",
+        "cron.database_name": "mdm",
+        "cron.use_background_workers": "on",
+        "max_worker_processes": "20",
+    }
+    with running_server(**options) as server:
+        dsn = server.dsn("mdm")
+        schema.migrate(dsn)
+        with psycopg.connect(dsn, autocommit=True) as conn:
+            conn.execute("create extension pg_cron")
+            make_logins(conn)
+        yield dsn
+
+
+def scheduled(conn: Connection) -> list[tuple[str, str]]:
+    """Return the names and owners of what is scheduled."""
+    return [
+        (row["jobname"], row["username"])
+        for row in rows(conn, "select jobname, username from cron.job order by jobname, username")
+    ]
+
+
+def wait_for(conn: Connection, query: str, seconds: float) -> None:
+    """Wait until the query gives true."""
+    deadline = monotonic() + seconds
+    while not value(conn, query):
+        assert monotonic() < deadline, f"still not: {query}"
+        sleep(0.2)
+
+
+@pytest.mark.slow
+def test_schedule_cleanup_is_idempotent_and_ticks(cron_dsn: str, connect: Callable[..., Connection]) -> None:
+    admin = connect(role="mdm_admin", dsn=cron_dsn)
+    owner = connect(dsn=cron_dsn)
+    with refused("MJ007", match="may not use schema cron"):
+        call(admin, "schedule_cleanup")
+    owner.execute("grant usage on schema cron to mdm_admin")
+
+    for _ in range(2):
+        assert sorted(row["job_name"] for row in call(admin, "schedule_cleanup")) == ENTRIES
+    assert scheduled(owner) == [(name, "test_mdm_admin") for name in ENTRIES]
+
+    stuck = make_job(owner, "running")["id"]
+    age(owner, stuck)
+    old = make_job(owner, "done", "index_sync")["id"]
+    owner.execute("update mdm.aa_job set completed_at = '2020-01-01Z' where id = %s", (old,))
+    owner.execute(
+        "insert into cron.job_run_details (jobid, runid, username, command, status, end_time)"
+        " select 0, -n, 'test_mdm_admin', 'select 1', 'succeeded', '2020-01-01Z' from generate_series(1, 100) n"
+    )
+    # every minute here, so that one tick tells
+    owner.execute("select cron.alter_job(jobid, '* * * * *') from cron.job")
+    wait_for(
+        owner,
+        "select count(distinct d.command) = 3 from cron.job_run_details d where d.end_time > '2021-01-01Z'",
+        TICK_SECONDS,
+    )
+
+    ended = rows(owner, "select command, status, return_message from cron.job_run_details where jobid > 0")
+    assert {row["status"] for row in ended} == {"succeeded"}, ended
+    assert status(owner, stuck) == "pending"
+    assert status(owner, old) == "gone"
+    assert value(owner, "select count(*) from cron.job_run_details where jobid = 0") == 0
+    assert value(owner, "select count(*) from mdm.v_job_health where subject = '(upkeep)' and warning is not null") == 0
+
+    assert value(admin, "select mdm.unschedule_cleanup()") == 3
+    assert value(admin, "select mdm.unschedule_cleanup()") == 0
+    assert scheduled(owner) == []
+
+
+@pytest.mark.slow
+def test_schedule_cleanup_refuses_roles_that_could_not_do_it(cron_dsn: str, connect: Callable[..., Connection]) -> None:
+    owner = connect(dsn=cron_dsn)
+    with refused("42501"):
+        call(connect(role="mdm_worker", dsn=cron_dsn), "schedule_cleanup")
+    owner.execute("grant usage on schema cron to mdm_admin")
+    owner.execute("set role mdm_admin")
+    with refused("MJ007", match="cannot log in"):
+        call(owner, "schedule_cleanup")
+
+
+def test_schedule_cleanup_says_that_pg_cron_is_missing(conn: Connection, connect: Callable[..., Connection]) -> None:
+    for connection in (conn, connect(role="mdm_admin")):
+        with refused("MJ007", match="pg_cron is not installed"):
+            call(connection, "schedule_cleanup")
+        with refused("MJ007", match="pg_cron is not installed"):
+            connection.execute("select mdm.unschedule_cleanup()")
