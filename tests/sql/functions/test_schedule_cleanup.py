@@ -1,4 +1,4 @@
-"""schedule_cleanup and unschedule_cleanup, with the real pg_cron: a real tick recovers, cleans and trims (S13.4, D17)."""
+"""schedule_cleanup and unschedule_cleanup with the real pg_cron: a tick recovers, cleans and trims (S13.4, D17)."""
 
 from __future__ import annotations
 
