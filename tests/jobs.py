@@ -19,6 +19,18 @@ Row = dict[str, Any]
 
 STATES = ("pending", "running", "done", "failed", "dlq")
 KIND = "reindex"
+# What p_retry_after becomes for a kind with max_delay 6 h, as reindex has (D8)
+CLAMPED_DELAYS = [
+    ("0", timedelta(0)),
+    ("-1 hour", timedelta(0)),
+    ("-100 years", timedelta(0)),
+    ("90 seconds", timedelta(seconds=90)),
+    ("6 hours", timedelta(hours=6)),
+    ("6 hours 1 second", timedelta(hours=6)),
+    ("1 day", timedelta(hours=6)),
+    ("1000 years", timedelta(hours=6)),
+    ("178000000 years", timedelta(hours=6)),
+]
 
 
 def rows(conn: Connection, query: LiteralString, *parameters: Any) -> list[Row]:
