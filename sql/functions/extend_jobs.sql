@@ -1,5 +1,6 @@
 -- Heartbeat (D5). A row that another session holds (its own finish, a release) is not waited for: it counts as alive if what is
 -- visible of it still carries the lease. Locks in the order of id, as finish_jobs does: both at once deadlocked otherwise.
+-- The arrays are joined by hash: in nested loops 5,000 jobs took 3 s.
 create or replace function mdm.extend_jobs(p_job_ids bigint[], p_lease_nos bigint[])
 returns table (job_id bigint, alive boolean)
 language plpgsql
@@ -8,8 +9,7 @@ parallel unsafe
 security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
-set enable_hashjoin = off
-set enable_mergejoin = off
+set enable_nestloop = off
 set plan_cache_mode = force_generic_plan
 set jit = off
 as $$
@@ -35,9 +35,12 @@ begin
     where l.status = 'running'));
 
   return query
-    select g.id, coalesce(j.status = 'running' and j.lease_no = g.lease_no, false)
+    select g.id,
+      coalesce((
+        select j.status = 'running' and j.lease_no = g.lease_no
+        from mdm.aa_job j
+        where j.id = g.id), false)
     from unnest(p_job_ids, p_lease_nos) with ordinality as g (id, lease_no, place)
-    left join mdm.aa_job j on j.id = g.id
     order by g.place;
 end
 $$;

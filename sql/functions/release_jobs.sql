@@ -22,13 +22,8 @@ begin
   perform mdm._release_locked(
     v_ids,
     array(
-      select g.retry_after
+      select p_retry_afters[array_position(p_job_ids, l.id)]
       from unnest(v_ids) with ordinality l (id, place)
-      left join lateral (
-        select a.retry_after
-        from unnest(p_job_ids, p_retry_afters) as a (id, retry_after)
-        where a.id = l.id
-        limit 1) g on true
       order by l.place),
     null);
   return query

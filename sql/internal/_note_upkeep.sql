@@ -11,7 +11,8 @@ begin
   set last_at = clock_timestamp(),
     last_jobs = p_jobs
   where u.part = (select o.part from mdm.aa_job_upkeep o where o.part = p_part for update skip locked);
-  if not found then
+  -- the first time there is no row to skip, and an insert would wait for another one's
+  if not found and pg_try_advisory_xact_lock(6579046002) then
     insert into mdm.aa_job_upkeep (part, last_at, last_jobs)
     select p_part, clock_timestamp(), p_jobs
     where not exists (select from mdm.aa_job_upkeep o where o.part = p_part)

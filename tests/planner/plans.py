@@ -1,0 +1,83 @@
+"""What the statements inside the functions do: their plans, as notices of the session that runs them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg.errors import Diagnostic
+
+Connection = psycopg.Connection[Any]
+Plan = dict[str, Any]
+
+SETTINGS: LiteralString = """
+    load 'auto_explain';
+    set auto_explain.log_min_duration = 0;
+    set auto_explain.log_nested_statements = on;
+    set auto_explain.log_analyze = on;
+    set auto_explain.log_timing = off;
+    set auto_explain.log_format = json;
+    set auto_explain.log_level = notice;
+"""
+
+
+@dataclass
+class Watch:
+    """The scans of one table that were seen: by which index, or `seq` for a walk over the whole table."""
+
+    table: str = "aa_job"
+    indexes: set[str] = field(default_factory=set)
+    removed: int = 0
+    plans: list[Plan] = field(default_factory=list)
+
+    def add(self, diagnostic: Diagnostic) -> None:
+        """Take the plan out of one notice of auto_explain."""
+        message = diagnostic.message_primary or ""
+        _, found, text = message.partition("plan:\n")
+        if found:
+            plan = json.loads(text)
+            self.plans.append(plan)
+            for node in nodes(plan["Plan"]):
+                self.see(node)
+
+    def see(self, node: Plan) -> None:
+        """Note how a node of a plan reaches the table, if it was run at all."""
+        if node["Actual Loops"] == 0:
+            return
+        if node["Node Type"] == "Bitmap Index Scan":
+            self.indexes.add(f"bitmap {node['Index Name']}")
+        elif node.get("Relation Name") == self.table and "Scan" in node["Node Type"]:
+            if node["Node Type"] != "Bitmap Heap Scan":
+                self.indexes.add(node.get("Index Name", "seq"))
+            lost = node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
+            self.removed = max(self.removed, lost * node["Actual Loops"])
+
+
+def nodes(plan: Plan) -> Iterator[Plan]:
+    """Yield a plan's nodes."""
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from nodes(child)
+
+
+@contextmanager
+def watching(conn: Connection, table: str = "aa_job") -> Iterator[Watch]:
+    """Collect the plans of all that this session runs, functions' inner statements included."""
+    watch = Watch(table)
+    conn.execute(SETTINGS)
+    conn.add_notice_handler(watch.add)
+    try:
+        yield watch
+    finally:
+        conn.remove_notice_handler(watch.add)
+        conn.execute("set auto_explain.log_min_duration = -1")
+
+
+def buffers(conn: Connection, query: LiteralString, *parameters: Any) -> int:
+    """Run a query and return the pages it touched, those of its functions' inner statements included."""
+    [[[found]]] = conn.execute(b"explain (analyze, buffers, timing off, format json) " + query.encode(), parameters)
+    return int(found["Plan"]["Shared Hit Blocks"] + found["Plan"]["Shared Read Blocks"])
