@@ -11,8 +11,9 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args, get_type_hints
 
 import psycopg
 import typer
@@ -25,6 +26,7 @@ Connection = psycopg.Connection[Any]
 HEAD: Final = "<!-- Made by bin/docs: change the source, not this page. -->\n"
 SQLSTATE: Final = re.compile(r"'(MJ00[1-9])'")
 CALL: Final = re.compile(r"\bmdm\.(\w+)\s*\(")
+NOT_CODE: Final = re.compile(r"--[^\n]*|'[^']*'")
 # Heading, roles that make a function belong to it (the first that fits), what it is about.
 AUDIENCES: Final = (
     ("For producers", {"mdm_producer"}, "Put jobs in and look after them."),
@@ -99,8 +101,7 @@ def functions(conn: Connection) -> list[Function]:
 def raised(every: Sequence[Function]) -> dict[str, set[str]]:
     """Return for each function the SQLSTATEs that it or a function it calls may raise."""
     own = {f.name: set(SQLSTATE.findall(f.source)) for f in every}
-    # what a "when others" catches does not get out
-    calls = {f.name: set() if "when others" in f.source else set(CALL.findall(f.source)) & own.keys() for f in every}
+    calls = {f.name: _calls(f.source) & own.keys() for f in every}
     result = {name: set(codes) for name, codes in own.items()}
     changed = True
     while changed:
@@ -110,6 +111,11 @@ def raised(every: Sequence[Function]) -> dict[str, set[str]]:
             result[name] |= more
             changed = changed or bool(more)
     return result
+
+
+def _calls(source: str) -> set[str]:
+    """Return the functions of mdm that a body calls; what a "when others" catches does not get out."""
+    return set() if "when others" in source else set(CALL.findall(NOT_CODE.sub("", source)))
 
 
 # -- functions.md
@@ -127,13 +133,16 @@ def functions_page(conn: Connection) -> str:
         "(D13). Use named notation: parameters are never renamed, new ones may come.\n",
         "What may go wrong is listed in [SQLSTATEs](sqlstates.md), the tables behind it in [Tables](tables.md).\n",
     ]
-    left = public
+    left = [f for f in public if f.result != "trigger"]
     for heading, roles, about in AUDIENCES:
         here = [f for f in left if roles & set(f.roles)]
         left = [f for f in left if f not in here]
         parts += [f"## {heading}\n", f"{about}\n", *(_function(f, codes[f.name]) for f in here)]
     if left:
         parts += ["## For their owner alone\n", *(_function(f, codes[f.name]) for f in left)]
+    triggers = [f for f in public if f.result == "trigger"]
+    if triggers:
+        parts += ["## Trigger functions\n", *(_function(f, codes[f.name]) for f in triggers)]
     return "\n".join(parts)
 
 
@@ -389,22 +398,26 @@ def cli_page() -> str:
 
 def _command(name: str, command: Any) -> list[str]:
     context = command.make_context(name, [], resilient_parsing=True)
-    usage = " ".join(command.collect_usage_pieces(context))
+    usage = re.sub(r"\{(\w+)\}", lambda name: name[1].upper(), " ".join(command.collect_usage_pieces(context)))
     parts = [f"## {name}\n", "```text", f"{name} {usage}", "```\n", f"{(command.help or '').strip()}\n"]
-    rows = [_parameter(parameter) for parameter in command.get_params(context)]
+    hints = get_type_hints(command.callback)
+    rows = [_parameter(parameter, hints.get(parameter.name)) for parameter in command.get_params(context)]
     rows = [row for row in rows if row]
     if rows:
         parts += ["| option | default | meaning |", "| --- | --- | --- |", *rows, ""]
     return parts
 
 
-def _parameter(parameter: Any) -> str:
+def _parameter(parameter: Any, hint: Any) -> str:
     if getattr(parameter, "hidden", False):
         return ""
     names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
     if parameter.param_type_name == "argument":
-        names = f"`{parameter.human_readable_name}`"
-    default = parameter.default
+        names = f"`{(parameter.metavar or parameter.name).upper()}`"
+    for kind in (hint, *get_args(hint)):
+        if isinstance(kind, type) and issubclass(kind, Enum):
+            names += " " + ", ".join(f"`{member.value}`" for member in kind)
+    default = getattr(parameter.default, "value", parameter.default)
     shown = "" if default in (None, False, ()) or callable(default) else f"`{default}`"
     meaning = getattr(parameter, "help", None) or ""
     variable = f" Environment: `{parameter.envvar}`." if parameter.envvar else ""

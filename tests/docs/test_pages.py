@@ -87,6 +87,8 @@ def test_shown_output_that_differs_is_noticed() -> None:
     real = normalised((" id | status ", "----+--------", "  1 | done   ", "(1 row)"))
     assert matches(normalised(("id | status", "---+---", "1 | done", "(1 row)")), real)
     assert matches(["...", "(1 row)"], real)
+    assert matches(["id | ...", "...", "1 | ...", "(1 row)"], real)
+    assert not matches(["id | ...", "2 | ...", "(1 row)"], real)
     assert not matches(normalised(("id | status", "---+---", "1 | dlq", "(1 row)")), real)
     assert not matches(["(1 row)"], real)
 

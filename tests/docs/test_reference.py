@@ -60,7 +60,7 @@ def test_comment_of_a_function_names_every_sqlstate_that_it_raises(generate: Mod
     missing = {
         f.name: sorted(code for code in codes[f.name] if code not in f.comment)
         for f in every
-        if not f.name.startswith("_")
+        if not f.name.startswith("_") and f.result != "trigger"
     }
     assert {name: found for name, found in missing.items() if found} == {}
 
