@@ -6,11 +6,11 @@ import logging
 import os
 import sys
 import threading
+from enum import Enum
 from time import monotonic
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn, cast
 from uuid import UUID
 
-import click
 import psycopg
 import typer
 
@@ -33,7 +33,24 @@ EPILOG: Final = (
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help=__doc__)
 commands.register(app)
 
-Many = Annotated[list[str] | None, typer.Option(metavar="NAME[,NAME...]")]
+# What the command line's parser raises; typer brings a parser of its own, or uses the package click, as it likes.
+_ParseError: Final = cast(type[Any], typer.BadParameter.__mro__[2])
+
+
+class LogFormat(Enum):
+    """Forms of the log."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(Enum):
+    """What is logged at least."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 def _version(wanted: bool) -> None:
@@ -64,15 +81,8 @@ def run(
     ] = None,
     pooler: Annotated[bool, typer.Option("--pooler", help="--dsn leads to a transaction pooler.")] = False,
     grace: Annotated[float, typer.Option(min=0, help="Seconds that running jobs get after the first signal.")] = 30.0,
-    log_format: Annotated[
-        str, typer.Option(click_type=click.Choice(["text", "json"]), help="Form of the log.")
-    ] = "text",
-    log_level: Annotated[
-        str | None,
-        typer.Option(
-            click_type=click.Choice(["debug", "info", "warning", "error"]), help="Default: info, warning when draining."
-        ),
-    ] = None,
+    log_format: Annotated[LogFormat, typer.Option(help="Form of the log.")] = LogFormat.TEXT,
+    log_level: Annotated[LogLevel | None, typer.Option(help="Default: info; warning when draining.")] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -81,7 +91,7 @@ def run(
     if context.invoked_subcommand is not None:
         return
     mode = _mode(drain=drain, drain_all=drain_all, once=once)
-    logs.setup(log_format, _level(log_level, mode))
+    logs.setup(log_format.value, _level(log_level, mode))
     target = Target(resolve_dsn(dsn, os.environ), pooler)
     listen = Target(resolve_dsn(listen_dsn, {})) if listen_dsn else None if pooler else target
     sys.path.insert(0, os.getcwd())
@@ -131,9 +141,9 @@ def _guarded() -> int:
         return int(app(standalone_mode=False) or 0)
     except JobrunnerError as error:
         return _complain(str(error), error.exit_code)
-    except click.ClickException as error:
+    except _ParseError as error:
         return _complain(f"{error.format_message()} (see --help)", UsageError.exit_code)
-    except click.exceptions.Abort:
+    except typer.Abort:
         return _complain("interrupted", 130)
     except psycopg.OperationalError as error:
         found = connect_error(error)
@@ -153,9 +163,9 @@ def _mode(*, drain: bool, drain_all: bool, once: bool) -> Mode:
     return Mode.ONCE if once else Mode.DRAIN_ALL if drain_all else Mode.DRAIN if drain else Mode.SERVE
 
 
-def _level(name: str | None, mode: Mode) -> int:
-    if name is not None:
-        return logging.getLevelNamesMapping()[name.upper()]
+def _level(level: LogLevel | None, mode: Mode) -> int:
+    if level is not None:
+        return logging.getLevelNamesMapping()[level.name]
     return logging.INFO if mode is Mode.SERVE else logging.WARNING
 
 

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn
 from uuid import UUID
 
-import click
 import psycopg
 import typer
 
@@ -33,6 +33,14 @@ REMEDIES: Final = {
     "42501": "have an administrator grant a role such as mdm_worker or mdm_producer",
     "25006": "connect to the primary: this server is read-only",
 }
+
+
+class OnConflict(Enum):
+    """What enqueue does when the key exists (D6)."""
+
+    IGNORE = "ignore"
+    UPDATE = "update"
+
 
 Dsn = Annotated[str | None, typer.Option(help="Database. Default: JOBRUNNER_DSN, else the PG* variables.")]
 
@@ -64,9 +72,7 @@ def enqueue(
     payload: Annotated[str, typer.Option(help="JSON object; @FILE reads a file, - reads stdin.")] = "{}",
     tenant: Annotated[str | None, typer.Option(help="Tenant id. Default: a job of the platform.")] = None,
     key: Annotated[str | None, typer.Option(help="Idempotency key.")] = None,
-    on_conflict: Annotated[
-        str, typer.Option(click_type=click.Choice(["ignore", "update"]), help="When the key exists.")
-    ] = "ignore",
+    on_conflict: Annotated[OnConflict, typer.Option(help="What to do when the key exists.")] = OnConflict.IGNORE,
     priority: Annotated[int | None, typer.Option(min=-INT_MAX - 1, max=INT_MAX, help="Smaller goes first.")] = None,
     at: Annotated[str | None, typer.Option(help="Not before: ISO 8601 with an offset.")] = None,
     max_attempts: Annotated[int | None, typer.Option(min=1, max=INT_MAX)] = None,
@@ -78,7 +84,7 @@ def enqueue(
         payload=payload_text(payload),
         tenant_id=tenant_id(tenant) if tenant is not None else None,
         idempotency_key=key,
-        on_conflict=on_conflict,
+        on_conflict=on_conflict.value,
         priority=priority,
         available_at=instant(at) if at is not None else None,
         max_attempts=max_attempts,

@@ -98,9 +98,10 @@ class SlotContext:
     def _commit(self, chunk: SlotChunk) -> None:
         """Commit a chunk; the last one together with finish_job, so that both hold or neither (D24)."""
         if not chunk.finishes:
-            self._session.raw.commit(clean=False)
+            self._session.raw.commit()
             return
         row = self._hold.row
         self.finish_sent = True
-        self._session.raw.commit(finish_job(job_id=row.id, lease_no=row.lease_no), clean=True)
+        self._session.raw.clean()
+        self._session.raw.commit(finish_job(job_id=row.id, lease_no=row.lease_no))
         self.finished = True

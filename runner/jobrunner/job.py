@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
@@ -15,7 +15,7 @@ import psycopg
 
 from jobrunner.errors import PermanentError
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_decode: Final = json.JSONDecoder().raw_decode
 
 
 class ClaimedRow(NamedTuple):
@@ -138,8 +138,8 @@ Handler = Callable[[Job, Context], None]
 def _instant(epoch_seconds: float) -> datetime:
     """Turn seconds since 1970 into a datetime in UTC; what lies outside its years becomes its first or last one."""
     try:
-        return _EPOCH + timedelta(seconds=epoch_seconds)
-    except OverflowError:
+        return datetime.fromtimestamp(epoch_seconds, UTC)
+    except (OverflowError, ValueError):
         edge = datetime.min if epoch_seconds < 0 else datetime.max
         return edge.replace(tzinfo=UTC)
 
@@ -147,6 +147,6 @@ def _instant(epoch_seconds: float) -> datetime:
 def _parsed(text: str) -> Any:
     """Parse JSON; jsonb may hold numbers and depths that Python refuses: such a job can never run."""
     try:
-        return json.loads(text)
+        return _decode(text)[0]
     except (ValueError, RecursionError) as error:
         raise PermanentError(f"the payload cannot be read: {error}") from None
