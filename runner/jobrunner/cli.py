@@ -17,6 +17,7 @@ import typer
 from jobrunner import __version__, commands, logs, progress
 from jobrunner.db.connect import Target
 from jobrunner.errors import JobrunnerError, UsageError
+from jobrunner.handlers.needs import able
 from jobrunner.handlers.registry import choose, load_handlers
 from jobrunner.pool import Pool
 from jobrunner.settings import connect_error, resolve_dsn
@@ -95,9 +96,10 @@ def run(
     target = Target(resolve_dsn(dsn, os.environ), pooler)
     listen = Target(resolve_dsn(listen_dsn, {})) if listen_dsn else None if pooler else target
     sys.path.insert(0, os.getcwd())
+    names = _names(kinds, "--kinds")
     plan = Plan(
         target=target,
-        handlers=choose(load_handlers(handlers or []), _names(kinds, "--kinds")),
+        handlers=able(choose(load_handlers(handlers or []), names), os.environ, named=bool(names)),
         tenant_ids=_tenants(tenants),
         concurrency=1 if mode is Mode.ONCE else concurrency,
         mode=mode,

@@ -10,13 +10,11 @@ set lock_timeout = '2s'
 as $$
 declare
   v_job record;
-  v_is_last boolean;
 begin
   v_job := mdm._index_job(p_job_id, p_lease_no);
-  v_is_last := (v_job.job).attempts >= (v_job.job).max_attempts;
-  perform mdm._set_index_status((v_job.job).job_kind, v_job.entity_type_id, v_job.key,
-    case when v_is_last then 'failed' else 'building' end::mdm.index_status, mdm._cut_bytes(p_error, 1000));
-  return v_is_last;
+  perform mdm._set_index_status(v_job.job_kind, v_job.entity_type_id, v_job.key,
+    case when v_job.is_last then 'failed' else 'building' end::mdm.index_status, mdm._cut_bytes(p_error, 1000));
+  return v_job.is_last;
 end
 $$;
 

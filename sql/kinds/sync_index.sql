@@ -16,10 +16,10 @@ begin
   v_job := mdm._index_job(p_job_id, p_lease_no);
   return query select d.statement, d.is_build from mdm._index_ddl(v_job.index_name, v_job.definition) d;
   if not found then
-    perform mdm._set_index_status((v_job.job).job_kind, v_job.entity_type_id, v_job.key,
+    perform mdm._set_index_status(v_job.job_kind, v_job.entity_type_id, v_job.key,
       case when v_job.definition is null then 'none' else 'active' end::mdm.index_status, null);
   elsif v_job.definition is not null then
-    perform mdm._set_index_status((v_job.job).job_kind, v_job.entity_type_id, v_job.key, 'building', null);
+    perform mdm._set_index_status(v_job.job_kind, v_job.entity_type_id, v_job.key, 'building', null);
   end if;
 end
 $$;

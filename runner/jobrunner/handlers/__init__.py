@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from jobrunner.handlers.cleanup_jobs import cleanup_jobs
+from jobrunner.handlers.email_send import email_send
+from jobrunner.handlers.index_builds import build_index
 from jobrunner.handlers.reindex import reindex
+from jobrunner.handlers.virus_scan import virus_scan
 from jobrunner.job import Handler
 
 HANDLERS: dict[str, Handler] = {
     "cleanup_jobs": cleanup_jobs,
+    "email_send": email_send,
+    "gin_backfill": build_index,
+    "index_sync": build_index,
     "reindex": reindex,
+    "virus_scan": virus_scan,
 }
