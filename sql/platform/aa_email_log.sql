@@ -16,6 +16,8 @@ begin
     provider text,
     provider_message_id text,
     error text,
+    refused boolean not null default false,
+    unknown_sends int not null default 0,
     created_at timestamptz not null default clock_timestamp(),
     sent_at timestamptz,
     constraint aa_email_log_sent_check check ((status = 'sent') = (sent_at is not null))
@@ -39,6 +41,9 @@ begin
   comment on column mdm.aa_email_log.provider is 'Who carried it.';
   comment on column mdm.aa_email_log.provider_message_id is 'The provider''s id, unique for a provider: the key of deduplication (S10.2).';
   comment on column mdm.aa_email_log.error is 'What the provider said when it refused.';
+  comment on column mdm.aa_email_log.refused is 'true: the provider refused it for good; a retry leaves it alone, a replay tries again.';
+  comment on column mdm.aa_email_log.unknown_sends is
+    'Runs that ended between the mark and the provider''s answer: each may have sent it. After the second it is not sent again.';
   comment on column mdm.aa_email_log.created_at is 'When the first try began.';
   comment on column mdm.aa_email_log.sent_at is 'When the provider took it; set exactly in status sent.';
 end
