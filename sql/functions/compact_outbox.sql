@@ -1,4 +1,5 @@
--- Outbox compaction (S2.5): deletes events all of whose deliveries are recorded, once they are older than the outbox kind keeps jobs.
+-- Outbox compaction (S2.5): deletes events all of whose deliveries are recorded, once they are older than the outbox kind keeps jobs;
+-- negative or no retention keeps for ever (D22).
 create or replace function mdm.compact_outbox(p_limit int default 1000)
 returns int
 language plpgsql
@@ -18,7 +19,8 @@ begin
     select o.id
     from mdm.aa_outbox_event o
     join mdm.aa_job_kind k on k.job_kind = 'outbox_dispatch'
-    where o.dispatched_at < clock_timestamp() - k.retention_done
+    where k.retention_done >= '0'
+      and o.dispatched_at < clock_timestamp() - k.retention_done
     order by o.dispatched_at
     limit coalesce(p_limit, 1000)
     for update of o skip locked);

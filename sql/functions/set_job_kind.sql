@@ -46,11 +46,14 @@ begin
     redact = v_new.redact,
     enabled = v_new.enabled
   where k.job_kind = p_job_kind;
-  perform mdm._audit('job_kind_changed', p_actor_principal_id, null, 'job_kind', p_job_kind, p_settings);
+  -- a setting taken away shows as the word null: an audit row has no null members
+  perform mdm._audit('job_kind_changed', p_actor_principal_id, null, 'job_kind', p_job_kind, (
+    select coalesce(jsonb_object_agg(s.key, case when s.value = 'null' then '"null"' else s.value end), '{}')
+    from jsonb_each(coalesce(p_settings, '{}')) s));
 exception
   when data_exception or check_violation or not_null_violation then
     perform mdm._raise('MJ005', format('bad setting for kind %s: %s', coalesce(p_job_kind, 'NULL'), sqlerrm), null,
-      'Intervals are like "30 seconds" or "6 hours"; 0 < base_delay <= max_delay, 0 <= jitter <= 1, stale_ttl >= 15 seconds, audit_level full or exceptions.');
+      'Intervals are like "30 seconds" or "6 hours"; 0 < base_delay <= max_delay, 0 <= jitter <= 1, stale_ttl >= 15 seconds, retention at most 876000 hours, audit_level full or exceptions.');
 end
 $$;
 

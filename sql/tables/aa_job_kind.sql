@@ -33,6 +33,9 @@ create table if not exists mdm.aa_job_kind (
   constraint aa_job_kind_stale_ttl_check check (
     stale_ttl >= '15 seconds' and stale_ttl <= '87600 hours'
     and extract(day from stale_ttl) = 0 and extract(month from stale_ttl) = 0),
+  -- what lies before the calendar's beginning cannot be computed, and would stop the purge of all kinds
+  constraint aa_job_kind_retention_check check (
+    retention_done <= '876000 hours' and retention_dlq <= '876000 hours' and retention_failed <= '876000 hours'),
   constraint aa_job_kind_handler_timeout_check check (handler_timeout > '0' and handler_timeout <= '87600 hours'),
   constraint aa_job_kind_audit_level_check check (audit_level in ('full', 'exceptions'))
 );
