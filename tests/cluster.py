@@ -19,6 +19,7 @@ from pytest_postgresql.janitor import DatabaseJanitor
 
 from jobrunner import devserver, schema
 from jobrunner.devserver import Server
+from sqlcoverage import databases, sql_coverage
 
 ROOT = Path(__file__).resolve().parents[1]
 ROLES = ("mdm_owner", "mdm_producer", "mdm_worker", "mdm_admin", "mdm_monitor", "mdm_indexer", "mdm_platform")
@@ -64,9 +65,14 @@ def make_base() -> Path:
 def running_server(**options: str) -> Iterator[Server]:
     """A server of one's own, for tests that stop, kill or reconfigure it."""
     base = make_base()
-    server = devserver.start(base, options={**OPTIONS, **options})
+    server = devserver.start(base, options=sql_coverage.options({**OPTIONS, **options}))
     try:
         yield server
+        if sql_coverage.wanted and devserver.running_pid(server) is not None:
+            with psycopg.connect(server.dsn("postgres")) as conn:
+                names = databases(conn)
+            for name in names:
+                sql_coverage.add(server.dsn(name))
     finally:
         devserver.stop(server)
         shutil.rmtree(base)
@@ -81,6 +87,7 @@ def database(pg_server: PgServer, template: str | None = None) -> Iterator[str]:
     )
     with janitor:
         yield pg_server.dsn(name)
+        sql_coverage.add(pg_server.dsn(name))
 
 
 def make_logins(conn: psycopg.Connection[Any]) -> None:

@@ -15,11 +15,9 @@ from pytest_postgresql import factories
 from cluster import PgServer, clean, database, make_logins, running_server
 from jobrunner import devserver, schema
 from jobrunner.devserver import Server
-from sqlcoverage import GATE, SqlCoverage
-from sqlcoverage import OPTIONS as PROFILER
+from sqlcoverage import GATE, sql_coverage
 
 Connection = psycopg.Connection[Any]
-coverage_key = pytest.StashKey[SqlCoverage]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,8 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--sql-coverage"):
-        config.stash[coverage_key] = SqlCoverage()
+    sql_coverage.wanted = config.getoption("--sql-coverage")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -41,28 +38,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         words = (("passed", "xfailed"), ("failed", "error", "xpassed"), ("skipped",))
         numbers = [sum(len(terminalreporter.stats.get(word, ())) for word in group) for group in words]
         Path(os.environ["JOBRUNNER_TEST_COUNTS"]).write_text(" ".join(map(str, numbers)) + "\n")
-    if coverage_key in config.stash:
-        config.stash[coverage_key].report(terminalreporter)
+    if sql_coverage.wanted:
+        sql_coverage.report(terminalreporter)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    coverage = session.config.stash.get(coverage_key, None)
-    if coverage is not None and coverage.total() < GATE and session.exitstatus == pytest.ExitCode.OK:
+    if sql_coverage.wanted and sql_coverage.total() < GATE and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(scope="session")
-def sql_coverage(pytestconfig: pytest.Config) -> SqlCoverage | None:
-    """Where the counts go, when --sql-coverage was given."""
-    return pytestconfig.stash.get(coverage_key, None)
-
-
-@pytest.fixture(scope="session")
-def pg_server(sql_coverage: SqlCoverage | None) -> Iterator[PgServer]:
+def pg_server() -> Iterator[PgServer]:
     """The session's server, from $JOBRUNNER_PG_BIN or what devserver.find_bin finds."""
-    options = {} if sql_coverage is None else PROFILER
-    with running_server(**options) as server:
+    with running_server() as server:
         yield PgServer(server, str(server.socket_dir), server.port, server.superuser)
 
 
@@ -72,8 +61,6 @@ def load_template(**where: Any) -> None:
     schema.migrate(dsn)
     with psycopg.connect(dsn, autocommit=True) as conn:
         make_logins(conn)
-        if conn.execute("show shared_preload_libraries").fetchone() != ("",):
-            conn.execute("create extension plpgsql_check")
 
 
 template = factories.postgresql_noproc(depends_on="pg_server", load=[load_template])
@@ -94,26 +81,17 @@ def empty_dsn(pg_server: PgServer) -> Iterator[str]:
 
 
 @pytest.fixture
-def fresh_dsn(pg_server: PgServer, template: Any, sql_coverage: SqlCoverage | None) -> Iterator[str]:
+def fresh_dsn(pg_server: PgServer, template: Any) -> Iterator[str]:
     """A migrated database for this test alone: for DDL, settings, and whatever cannot be deleted again."""
     with database(pg_server, template.template_dbname) as dsn:
         yield dsn
-        _count(dsn, sql_coverage)
 
 
 @pytest.fixture(scope="session")
-def shared_admin(pg_server: PgServer, template: Any, sql_coverage: SqlCoverage | None) -> Iterator[Connection]:
+def shared_admin(pg_server: PgServer, template: Any) -> Iterator[Connection]:
     """The connection that cleans the shared database."""
-    with database(pg_server, template.template_dbname) as dsn:
-        with psycopg.connect(dsn, autocommit=True) as conn:
-            yield conn
-        _count(dsn, sql_coverage)
-
-
-def _count(dsn: str, sql_coverage: SqlCoverage | None) -> None:
-    if sql_coverage is not None:
-        with psycopg.connect(dsn) as conn:
-            sql_coverage.add(conn)
+    with database(pg_server, template.template_dbname) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
+        yield conn
 
 
 @pytest.fixture

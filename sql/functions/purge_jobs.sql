@@ -13,7 +13,7 @@ set jit = off
 as $$
 declare
   v_kind record;
-  v_ids bigint[] := '{}';
+  v_ids bigint[] := array[]::bigint[];
 begin
   if coalesce(p_limit, 1000) not between 1 and 10000 then
     perform mdm._raise('MJ005', format('p_limit is %s', p_limit), null, 'Use 1 .. 10000 (D13).');

@@ -15,7 +15,7 @@ set jit = off
 as $$
 declare
   v_kind record;
-  v_ids bigint[] := '{}';
+  v_ids bigint[] := array[]::bigint[];
   v_id bigint;
 begin
   if coalesce(p_limit, 500) not between 1 and 10000 then

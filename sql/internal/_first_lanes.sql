@@ -11,7 +11,7 @@ declare
   v_tenant_ids uuid[];
   v_source record;
   v_lane mdm._lane;
-  v_lanes mdm._lane[] := '{}';
+  v_lanes mdm._lane[] := array[]::mdm._lane[];
 begin
   select array_agg(pt.tenant_id)
   into v_tenant_ids

@@ -34,7 +34,7 @@ begin
 
   loop
     if p_tenant_id is null then
-      select p_job_kind, null, j.priority, j.available_at, j.run_alone
+      select p_job_kind, null::uuid, j.priority, j.available_at, j.run_alone
       into v_lane
       from mdm.aa_job j
       where j.status = 'pending'

@@ -15,7 +15,7 @@ declare
   v_lane mdm._lane;
 begin
   if p_tenant_id is null then
-    select p_job_kind, null, p_priority, j.available_at, j.run_alone
+    select p_job_kind, null::uuid, p_priority, j.available_at, j.run_alone
     into v_lane
     from mdm.aa_job j
     where j.status = 'pending'

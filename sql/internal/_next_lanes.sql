@@ -8,7 +8,7 @@ security invoker
 as $$
 declare
   v_lane mdm._lane;
-  v_lanes mdm._lane[] := '{}';
+  v_lanes mdm._lane[] := array[]::mdm._lane[];
 begin
   foreach v_lane in array p_lanes loop
     if v_lane.priority = p_priority then

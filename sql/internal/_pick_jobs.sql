@@ -17,7 +17,7 @@ declare
   v_level mdm._lane[];
   v_picked mdm._picked;
   v_retired bigint[];
-  v_ids bigint[] := '{}';
+  v_ids bigint[] := array[]::bigint[];
   v_alone boolean := false;
 begin
   while cardinality(v_lanes) > 0 loop

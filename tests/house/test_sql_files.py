@@ -16,9 +16,9 @@ LISTS = ("once.sql", "always.sql")
 FILES = sorted(str(path.relative_to(SQL)) for path in SQL.rglob("*.sql"))
 SWITCHES = {"roles/as_owner.sql", "roles/as_platform.sql", "roles/as_installer.sql"}
 ROUTINES = [path for path in FILES if path.startswith(("internal/", "functions/", "kinds/"))]
-LAYERS = ("internal", "functions", "kinds", "views", "cron.sql", "grants.sql")
-# Design 3: around each part of the cleanup, and as the row-by-row fallback of a sweep.
-WHEN_OTHERS = {"functions/cleanup_jobs.sql", "functions/recover_stale_jobs.sql"}
+LAYERS = ("internal", "functions", "kinds", "views", "cron", "grants.sql")
+# Design 3: around each part of the cleanup, as the row-by-row fallback of a sweep, and around a SQL handler.
+WHEN_OTHERS = {"functions/cleanup_jobs.sql", "functions/recover_stale_jobs.sql", "functions/run_sql_jobs.sql"}
 VOLATILITY = {"volatile": "parallel unsafe", "stable": "parallel safe", "immutable": "parallel safe"}
 PURE_BUT_VOLATILE = {"internal/_raise.sql"}  # volatile, so that no planner raises it before its time
 
@@ -54,7 +54,8 @@ def test_every_part_sets_its_role_and_gives_it_back() -> None:
 
 
 def test_always_goes_one_way() -> None:
-    tops = [path.split("/")[0] for path in schema.listed_files("always.sql")]
+    paths = schema.listed_files("always.sql")
+    tops = ["cron" if path.endswith("schedule_cleanup.sql") else path.split("/")[0] for path in paths]
     order = [LAYERS.index(top) for top in tops if top in LAYERS]
     assert order == sorted(order)
 
