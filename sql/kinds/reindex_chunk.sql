@@ -26,6 +26,8 @@ begin
     perform mdm._raise('MJ005', 'p_limit is out of range', format('p_limit: %s', p_limit), 'Use 1 to 10,000 rows, or NULL for 1,000.');
   end if;
   perform mdm.check_lease(p_job_id, p_lease_no);
+  -- says to mdm._entity_writers what this transaction is
+  perform pg_advisory_xact_lock_shared(1835298162, 0);
   select j.*
   into v_job
   from mdm.aa_job j

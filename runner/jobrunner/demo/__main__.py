@@ -14,7 +14,7 @@ from typing import Any, Final
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from jobrunner.demo import load, result, show
+from jobrunner.demo import keep, load, result, show
 from jobrunner.demo.data import TENANTS, entities
 
 # A word of the searchable attributes, and one that stands deep in a list of other spellings.
@@ -27,13 +27,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the demo on the database of --dsn; 1 when a job is not done or a row was not rebuilt."""
     parser = argparse.ArgumentParser(prog="bin/run")
     parser.add_argument("--dsn", required=True)
-    dsn = parser.parse_args(argv).dsn
-    with psycopg.connect(dsn, autocommit=True) as conn:
+    parser.add_argument("--keep", type=Path, help="leave a runner up, with its log and pid in this directory")
+    options = parser.parse_args(argv)
+    worker_dsn = make_conninfo(options.dsn, user=load.WORKER_ROLE)
+    with psycopg.connect(options.dsn, autocommit=True) as conn:
         job_ids = prepare(conn)
-        code = drain(dsn)
+        code = drain(worker_dsn)
         result.wait_until_ended(conn, job_ids, WAIT_SECONDS if code == 0 else 0)
-        good = report(conn, job_ids)
-    return 0 if good and code == 0 else 1
+        good = report(conn, job_ids) and code == 0
+        if options.keep is not None:
+            good = leave_up(conn, options.dsn, worker_dsn, options.keep) and good
+    return 0 if good else 1
 
 
 def prepare(conn: psycopg.Connection[Any]) -> list[int]:
@@ -49,13 +53,12 @@ def prepare(conn: psycopg.Connection[Any]) -> list[int]:
     return job_ids
 
 
-def drain(dsn: str) -> int:
+def drain(worker_dsn: str) -> int:
     """Run a real runner, with the rights of a worker, until nothing is due; gives its exit code."""
-    arguments = [*RUNNER, "--drain"]
+    arguments = [*RUNNER, "--drain-all"]
     show.step("run", "jobrunner " + " ".join(arguments))
-    environment = {**os.environ, "JOBRUNNER_DSN": make_conninfo(dsn, user=load.WORKER_ROLE)}
-    jobrunner = Path(sys.executable).with_name("jobrunner")
-    code = subprocess.run([jobrunner, *arguments], env=environment, check=False).returncode
+    environment = {**os.environ, "JOBRUNNER_DSN": worker_dsn}
+    code = subprocess.run(keep.command(arguments), env=environment, check=False).returncode
     if code != 0:
         show.step("FAILED", f"the runner ended with exit code {code}")
     return code
@@ -71,11 +74,23 @@ def report(conn: psycopg.Connection[Any], job_ids: Sequence[int]) -> bool:
         show.found(query, *hits)
     biggest = max(scopes, key=lambda scope: scope.registered)
     show.trail(biggest, result.audit_trail(conn, biggest.job_id))
+    show.waiting(result.waiting(conn))
     print()
     if show.failures(scopes) or not all(total for total, _, _ in found):
         print("FAILED   not every row registered was rebuilt and is found")
         return False
     print(f"OK       {sum(s.rebuilt for s in scopes):,} rows registered, as many rebuilt, all vectors right")
+    return True
+
+
+def leave_up(conn: psycopg.Connection[Any], dsn: str, worker_dsn: str, directory: Path) -> bool:
+    """Leave a runner up, the one of an earlier run if it still is, and say how to look; False when it did not start."""
+    pid = keep.kept_runner(directory / "runner.pid")
+    pid = pid or keep.start_runner(conn, keep.command([*RUNNER]), worker_dsn, directory)
+    if pid is None:
+        print(f"FAILED   the runner did not start: see {directory / 'runner.log'}")
+        return False
+    print(keep.hint(dsn, pid, str(directory / "runner.log")))
     return True
 
 

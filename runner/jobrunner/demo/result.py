@@ -83,6 +83,15 @@ def scopes(conn: psycopg.Connection[Any], job_ids: Sequence[int]) -> list[Scope]
     return [Scope._make(row) for row in rows]
 
 
+def waiting(conn: psycopg.Connection[Any]) -> list[tuple[str, int]]:
+    """Count the pending jobs of other kinds, for instance those that the steward's change asked for (S2.7)."""
+    rows = conn.execute(
+        """select job_kind, count(*) from mdm.aa_job where status = 'pending' and job_kind <> 'reindex'
+           group by job_kind order by job_kind"""
+    ).fetchall()
+    return [(row[0], row[1]) for row in rows]
+
+
 def run_seconds(conn: psycopg.Connection[Any], job_ids: Sequence[int]) -> float:
     """Return the time from the first claim to the last end, in seconds."""
     row = conn.execute(

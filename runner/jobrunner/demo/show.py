@@ -68,6 +68,12 @@ def trail(scope: Scope, rows: Sequence[AuditRow]) -> None:
     )
 
 
+def waiting(kinds: Iterable[tuple[str, int]]) -> None:
+    """Print what waits for runners of other kinds."""
+    for job_kind, count in kinds:
+        print(f"\nalso     {count:,} {job_kind} jobs wait for a runner of that kind")
+
+
 def table(
     header: Sequence[str] | None, lines: Sequence[Sequence[str]], numbers: Iterable[int] = (), indent: str = "  "
 ) -> None:

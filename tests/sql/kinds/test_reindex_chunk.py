@@ -251,7 +251,7 @@ def test_reindex_chunk_resumes_behind_the_last_commit(
     crashed = connect()
     crashed.autocommit = False
     chunk(crashed, first, 4)
-    crashed.close()
+    assert value(conn, "select pg_terminate_backend(%s, 10000)", crashed.info.backend_pid)
     assert stale(conn) == 6
     age(conn, first["id"])
     recover(conn)
@@ -398,6 +398,20 @@ def test_reindex_chunk_waits_for_inserts_made_with_older_attributes(
         assert not chunk(conn, claimed)["is_last"]
     run(conn, claimed)
     assert stale(conn) == 0
+
+
+def test_reindex_chunk_does_not_wait_for_the_chunks_of_other_reindexes(
+    conn: Connection, connect: Connect, tenant: UUID, thing: UUID
+) -> None:
+    other = make_tenant(conn)
+    for one in (tenant, other):
+        add_entities(conn, one, thing, numbered(3))
+    make_stale(conn)
+    first, second = claimed_reindex(conn, tenant), claimed_reindex(conn, other)
+    session = connect()
+    with session.transaction():
+        assert chunk(session, first)["rows_changed"] == 3
+        assert chunk(conn, second)["is_last"]
 
 
 def test_reindex_chunk_does_not_wait_for_writers_that_came_later(
