@@ -147,8 +147,8 @@ def violations(conn: Connection) -> dict[str, int]:
 
 def make_tenant(conn: Connection, name: str = "", metadata: Any = None) -> UUID:
     """Make a tenant and return its id."""
-    tenant_id = uuid4()
-    conn.execute("insert into mdm.aa_tenant values (%s, %s, %s)", (tenant_id, name, Jsonb(metadata or {})))
+    tenant_id, stored_metadata = uuid4(), Jsonb({} if metadata is None else metadata)
+    conn.execute("insert into mdm.aa_tenant values (%s, %s, %s)", (tenant_id, name, stored_metadata))
     return tenant_id
 
 

@@ -8,7 +8,8 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
   select t.id, l.job_kind,
-    case when c.problem is null then (l.setting ->> 'rps')::double precision end,
+    -- rounded: a number too small for a double would be an error, and stop all tenants
+    case when c.problem is null then round((l.setting ->> 'rps')::numeric, 9)::double precision end,
     case when c.problem is null then (l.setting ->> 'burst')::numeric::int end,
     c.problem
   from mdm.aa_tenant t
