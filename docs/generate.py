@@ -26,6 +26,7 @@ Connection = psycopg.Connection[Any]
 HEAD: Final = "<!-- Made by bin/docs: change the source, not this page. -->\n"
 SQLSTATE: Final = re.compile(r"'(MJ00[1-9])'")
 CALL: Final = re.compile(r"\bmdm\.(\w+)\s*\(")
+MENTIONED: Final = re.compile(r"\bMJ00[1-9]\b")
 NOT_CODE: Final = re.compile(r"--[^\n]*|'[^']*'")
 # Heading, roles that make a function belong to it (the first that fits), what it is about.
 AUDIENCES: Final = (
@@ -99,10 +100,9 @@ def functions(conn: Connection) -> list[Function]:
 
 
 def raised(every: Sequence[Function]) -> dict[str, set[str]]:
-    """Return for each function the SQLSTATEs that it or a function it calls may raise."""
-    own = {f.name: set(SQLSTATE.findall(f.source)) for f in every}
-    calls = {f.name: _calls(f.source) & own.keys() for f in every}
-    result = {name: set(codes) for name, codes in own.items()}
+    """Return for each function the SQLSTATEs that it raises itself or through private functions that it calls."""
+    result = {f.name: set(SQLSTATE.findall(f.source)) for f in every}
+    calls = {f.name: {name for name in _calls(f.source) if name in result and name.startswith("_")} for f in every}
     changed = True
     while changed:
         changed = False
@@ -111,6 +111,14 @@ def raised(every: Sequence[Function]) -> dict[str, set[str]]:
             result[name] |= more
             changed = changed or bool(more)
     return result
+
+
+def told(every: Sequence[Function]) -> dict[str, set[str]]:
+    """Return for each function the SQLSTATEs that it raises, or whose comment says that it may."""
+    return {
+        f.name: codes | set(MENTIONED.findall(f.comment))
+        for f, codes in zip(every, raised(every).values(), strict=True)
+    }
 
 
 def _calls(source: str) -> set[str]:
@@ -124,7 +132,7 @@ def _calls(source: str) -> set[str]:
 def functions_page(conn: Connection) -> str:
     """Render the public functions, by who may call them."""
     every = functions(conn)
-    codes = raised(every)
+    codes = told(every)
     public = [f for f in every if not f.name.startswith("_")]
     parts = [
         HEAD,
@@ -328,7 +336,7 @@ def sqlstates() -> dict[str, str]:
 
 def sqlstates_page(conn: Connection) -> str:
     """Render the SQLSTATEs with what to do and which functions raise them."""
-    codes = raised(functions(conn))
+    codes = told(functions(conn))
     parts = [
         HEAD,
         "# SQLSTATEs\n",

@@ -73,3 +73,12 @@ def test_every_sqlstate_that_the_schema_raises_is_a_constant(generate: ModuleTyp
     raised = {code for path in (ROOT / "sql").rglob("*.sql") for code in re.findall(r"'(MJ\d{3})'", path.read_text())}
     # MJ000 is private: enqueue's update catches it itself (D6)
     assert raised - {"MJ000"} <= set(generate.sqlstates().values())
+
+
+def test_every_kind_and_every_variable_of_the_runner_is_documented(conn: Connection) -> None:
+    page = (ROOT / "docs" / "reference" / "kinds.md").read_text()
+    kinds = conn.execute("select job_kind from mdm.aa_job_kind order by 1").fetchall()
+    assert [kind for (kind,) in kinds if f"| `{kind}` |" not in page] == []
+    sources = [*(ROOT / "runner" / "jobrunner" / "providers").glob("*.py")]
+    variables = {name for path in sources for name in re.findall(r'"(JOBRUNNER_[A-Z_]+)"', path.read_text())}
+    assert sorted(name for name in variables if f"`{name}`" not in page) == []
