@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import tomllib
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -82,3 +83,14 @@ def test_every_kind_and_every_variable_of_the_runner_is_documented(conn: Connect
     sources = [*(ROOT / "runner" / "jobrunner" / "providers").glob("*.py")]
     variables = {name for path in sources for name in re.findall(r'"(JOBRUNNER_[A-Z_]+)"', path.read_text())}
     assert sorted(name for name in variables if f"`{name}`" not in page) == []
+
+
+def test_every_dependency_has_its_reason() -> None:
+    page = (ROOT / "docs" / "explanation" / "dependencies.md").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [
+        *project["dependencies"],
+        *(name for group in project["optional-dependencies"].values() for name in group),
+    ]
+    names = [re.match(r"[\w-]+(\[\w+\])?", text).group() for text in wanted]  # type: ignore[union-attr]
+    assert [name for name in names if f"`{name}`" not in page] == []
