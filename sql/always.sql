@@ -66,6 +66,9 @@
 \ir internal/_scan_job.sql
 \ir internal/_check_email.sql
 \ir internal/_email_suppressed.sql
+\ir internal/_holds_lease.sql
+\ir internal/_plan_deliveries.sql
+\ir internal/_store_deliveries.sql
 
 -- [functions]
 \ir functions/enqueue_job.sql
@@ -116,6 +119,12 @@
 \ir kinds/send_email.sql
 \ir kinds/mark_email.sql
 \ir kinds/record_email.sql
+\ir kinds/enqueue_outbox_dispatch.sql
+\ir kinds/claim_deliveries.sql
+\ir kinds/record_deliveries.sql
+\ir kinds/enqueue_next_dispatch.sql
+\ir kinds/replay_deliveries.sql
+\ir kinds/wake_outbox.sql
 
 -- [trigger of our stand-in for ddm_entity]
 \ir roles/as_platform.sql
@@ -125,6 +134,7 @@
 -- [views]
 \ir views/v_job_dlq.sql
 \ir views/v_job_counts.sql
+\ir views/v_webhook_dlq.sql
 \ir views/v_job_running.sql
 \ir views/v_job_stale.sql
 \ir views/v_job_history.sql
@@ -142,4 +152,5 @@
 \ir platform/ddm_entity_type_attribute_index_sync.sql
 \ir platform/ddm_entity_type_gin_backfill.sql
 \ir platform/ddm_attachment_virus_scan.sql
+\ir platform/aa_outbox_event_dispatch.sql
 \ir roles/as_installer.sql

@@ -46,6 +46,16 @@ to mdm_worker;
 grant execute on function mdm.lock_index_builds() to mdm_indexer;
 -- the triggers of our stand-ins: their owner must be allowed to call what they run
 grant execute on function mdm.enqueue_index_sync(), mdm.enqueue_gin_backfill(), mdm.enqueue_virus_scan() to mdm_platform;
+-- outbox_dispatch (S2.4)
+grant execute on function mdm.enqueue_outbox_dispatch() to mdm_platform;
+grant execute on function
+  mdm.claim_deliveries(bigint, bigint, int, int),
+  mdm.record_deliveries(bigint, bigint, jsonb),
+  mdm.enqueue_next_dispatch(bigint, bigint)
+to mdm_worker;
+grant execute on function mdm.replay_deliveries(uuid, bigint, int, text, uuid) to mdm_admin;
+grant execute on function mdm.wake_outbox() to mdm_worker, mdm_admin;
+grant select on mdm.v_webhook_dlq to mdm_monitor, mdm_admin;
 -- pure; the trigger of our stand-in calls it with the rights of the writer
 grant execute on function mdm._entity_search_vector(jsonb, text[]) to mdm_platform;
 

@@ -1,4 +1,4 @@
--- The upkeep (S2.5, D17): recovery, retention, outbox compaction, in committed batches within a time budget. Called by every runner, by
+-- The upkeep (S2.5, D17): recovery, retention, outbox, in committed batches within a time budget. Called by every runner, by
 -- pg_cron, by a cleanup_jobs job and by hand: under the lock one of them does a batch and the others have nothing to do. A part
 -- that fails is reported and does not stop the others. An invoker with every name qualified, since a procedure that commits may
 -- have no SET clause (design 3).
@@ -11,7 +11,7 @@ declare
   v_part text;
   v_count int;
 begin
-  foreach v_part in array array['recover', 'purge', 'compact'] loop
+  foreach v_part in array array['recover', 'purge', 'compact', 'wake'] loop
     loop
       if not pg_catalog.pg_try_advisory_xact_lock(6579046001) then
         return;
@@ -20,7 +20,8 @@ begin
         v_count := case v_part
           when 'recover' then (select pg_catalog.count(*) from mdm.recover_stale_jobs(500))
           when 'purge' then mdm.purge_jobs(1000)
-          else mdm.compact_outbox(1000)
+          when 'compact' then mdm.compact_outbox(1000)
+          else mdm.wake_outbox()
         end;
       exception
         when others then
@@ -38,4 +39,4 @@ end
 $$;
 
 comment on procedure mdm.cleanup_jobs(interval) is
-  'Recovery, retention and outbox compaction in committed batches within p_budget (default 30 s) (S2.5, D17, D22). Call it alone, in autocommit. Safe to call twice at the same moment: one call works, the other returns.';
+  'Recovery, retention, outbox compaction and a look for overdue deliveries in committed batches within p_budget (default 30 s) (S2.5, D17, D22). Call it alone, in autocommit. Safe to call twice at the same moment: one call works, the other returns.';

@@ -21,6 +21,9 @@ begin
     join mdm.aa_job_kind k on k.job_kind = 'outbox_dispatch'
     where k.retention_done >= '0'
       and o.dispatched_at < clock_timestamp() - k.retention_done
+      -- an event with a dead delivery stays for as long as dead jobs do: it can be replayed
+      and ((k.retention_dlq >= '0' and o.dispatched_at < clock_timestamp() - k.retention_dlq)
+        or not exists (select from mdm.aa_webhook_delivery d where d.event_id = o.id and d.status <> 'delivered'))
     order by o.dispatched_at
     limit coalesce(p_limit, 1000)
     for update of o skip locked);
@@ -31,4 +34,4 @@ end
 $$;
 
 comment on function mdm.compact_outbox(int) is
-  'Deletes up to p_limit (1 .. 10,000) dispatched outbox events that are older than retention_done of outbox_dispatch and returns how many (S2.5). MJ005 bad limit.';
+  'Deletes up to p_limit (1 .. 10,000) dispatched outbox events that are older than retention_done of outbox_dispatch (with a dead delivery: retention_dlq) and returns how many (S2.5). MJ005 bad limit.';

@@ -14,11 +14,12 @@ begin
     object_id text,
     payload jsonb not null default '{}',
     created_at timestamptz not null default clock_timestamp(),
+    planned_at timestamptz,
     dispatched_at timestamptz
   );
 
-  -- what waits for its dispatch, oldest first
-  create index ix_aa_outbox_event_pending on mdm.aa_outbox_event (id) where dispatched_at is null;
+  -- what has no deliveries yet, oldest first
+  create index ix_aa_outbox_event_unplanned on mdm.aa_outbox_event (id) where planned_at is null and dispatched_at is null;
   -- what the compaction deletes
   create index ix_aa_outbox_event_dispatched on mdm.aa_outbox_event (dispatched_at) where dispatched_at is not null;
   -- the foreign key
@@ -32,6 +33,7 @@ begin
   comment on column mdm.aa_outbox_event.object_id is 'Id of that object.';
   comment on column mdm.aa_outbox_event.payload is 'What consumers get.';
   comment on column mdm.aa_outbox_event.created_at is 'When it happened.';
+  comment on column mdm.aa_outbox_event.planned_at is 'When its deliveries were made, one an endpoint that wants it; NULL = not yet.';
   comment on column mdm.aa_outbox_event.dispatched_at is
     'When its last delivery came to an end, NULL = not yet; deleted some time later by compact_outbox (S2.5).';
 end

@@ -10,6 +10,9 @@ begin
     endpoint_id uuid not null references mdm.aa_webhook_endpoint (id) on delete cascade,
     status mdm.webhook_delivery_status not null default 'pending',
     attempts int not null default 0,
+    available_at timestamptz not null default clock_timestamp(),
+    job_id bigint,
+    lease_no bigint,
     response_status int,
     last_error text,
     created_at timestamptz not null default clock_timestamp(),
@@ -19,6 +22,13 @@ begin
     constraint aa_webhook_delivery_completed_check check ((status in ('delivered', 'dlq')) = (completed_at is not null))
   );
 
+  -- what an endpoint is to get next
+  create index ix_aa_webhook_delivery_due on mdm.aa_webhook_delivery (endpoint_id, available_at, event_id)
+    where status in ('pending', 'failed');
+  -- what is being posted
+  create index ix_aa_webhook_delivery_posting on mdm.aa_webhook_delivery (endpoint_id) where job_id is not null;
+  -- what was given up
+  create index ix_aa_webhook_delivery_dlq on mdm.aa_webhook_delivery (endpoint_id, event_id) where status = 'dlq';
   -- the foreign key
   create index ix_aa_webhook_delivery_endpoint on mdm.aa_webhook_delivery (endpoint_id);
 
@@ -27,6 +37,9 @@ begin
   comment on column mdm.aa_webhook_delivery.endpoint_id is 'Where it goes.';
   comment on column mdm.aa_webhook_delivery.status is 'How far it came.';
   comment on column mdm.aa_webhook_delivery.attempts is 'Posts so far.';
+  comment on column mdm.aa_webhook_delivery.available_at is 'Not posted before.';
+  comment on column mdm.aa_webhook_delivery.job_id is 'The job that is posting it, NULL = none; counts for as long as that job runs under lease_no.';
+  comment on column mdm.aa_webhook_delivery.lease_no is 'The lease of that job.';
   comment on column mdm.aa_webhook_delivery.response_status is 'HTTP status of the last answer, NULL = there was none.';
   comment on column mdm.aa_webhook_delivery.last_error is 'Why the last post failed.';
   comment on column mdm.aa_webhook_delivery.created_at is 'When the delivery was planned.';

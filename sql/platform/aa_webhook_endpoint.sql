@@ -12,6 +12,8 @@ begin
     secret text not null,
     event_types text[] not null default '{}',
     enabled boolean not null default true,
+    failures int not null default 0,
+    paused_until timestamptz,
     created_at timestamptz not null default clock_timestamp(),
     constraint aa_webhook_endpoint_url_check check (url ~ '^https?://')
   );
@@ -23,9 +25,11 @@ begin
   comment on column mdm.aa_webhook_endpoint.id is 'The endpoint.';
   comment on column mdm.aa_webhook_endpoint.tenant_id is 'The tenant whose events it gets.';
   comment on column mdm.aa_webhook_endpoint.url is 'Where events are posted to.';
-  comment on column mdm.aa_webhook_endpoint.secret is 'Key of the signature.';
+  comment on column mdm.aa_webhook_endpoint.secret is 'Key of the signature: whsec_ and base64 (Standard Webhooks).';
   comment on column mdm.aa_webhook_endpoint.event_types is 'Event types that it wants, empty = all.';
   comment on column mdm.aa_webhook_endpoint.enabled is 'false: gets nothing.';
+  comment on column mdm.aa_webhook_endpoint.failures is 'Posts without any answer since the last answer; after one, a single post at a time tries again.';
+  comment on column mdm.aa_webhook_endpoint.paused_until is 'It did not answer: nothing is posted to it before this time, NULL = it is not paused.';
   comment on column mdm.aa_webhook_endpoint.created_at is 'When it was registered.';
 end
 $$;

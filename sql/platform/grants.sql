@@ -32,6 +32,13 @@ begin
       ('ddm_attachment', 'virus_scan_status', 'update'),
       ('ddm_attachment', 'virus_scan_result', 'update'),
       ('ddm_attachment', 'scanned_at', 'update'),
+      -- outbox_dispatch (S2.4)
+      ('aa_webhook_endpoint', null, 'select'),
+      ('aa_webhook_endpoint', 'failures', 'update'),
+      ('aa_webhook_endpoint', 'paused_until', 'update'),
+      ('aa_webhook_delivery', null, 'select'),
+      ('aa_webhook_delivery', null, 'insert'),
+      ('aa_webhook_delivery', null, 'update'),
       -- compact_outbox (S2.5)
       ('aa_outbox_event', null, 'select'),
       ('aa_outbox_event', null, 'update'),

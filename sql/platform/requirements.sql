@@ -27,7 +27,16 @@ begin
     ('aa_email_log', 'status'), ('aa_email_log', 'provider'), ('aa_email_log', 'provider_message_id'),
     ('aa_email_log', 'error'), ('aa_email_log', 'refused'), ('aa_email_log', 'unknown_sends'), ('aa_email_log', 'sent_at'),
     ('aa_email_suppression', 'tenant_id'), ('aa_email_suppression', 'address'),
-    ('aa_outbox_event', 'id'), ('aa_outbox_event', 'dispatched_at')
+    ('aa_outbox_event', 'id'), ('aa_outbox_event', 'tenant_id'), ('aa_outbox_event', 'event_type'),
+    ('aa_outbox_event', 'object_type'), ('aa_outbox_event', 'object_id'), ('aa_outbox_event', 'payload'),
+    ('aa_outbox_event', 'created_at'), ('aa_outbox_event', 'planned_at'), ('aa_outbox_event', 'dispatched_at'),
+    ('aa_webhook_endpoint', 'id'), ('aa_webhook_endpoint', 'tenant_id'), ('aa_webhook_endpoint', 'url'),
+    ('aa_webhook_endpoint', 'secret'), ('aa_webhook_endpoint', 'event_types'), ('aa_webhook_endpoint', 'enabled'),
+    ('aa_webhook_endpoint', 'failures'), ('aa_webhook_endpoint', 'paused_until'),
+    ('aa_webhook_delivery', 'event_id'), ('aa_webhook_delivery', 'endpoint_id'), ('aa_webhook_delivery', 'status'),
+    ('aa_webhook_delivery', 'attempts'), ('aa_webhook_delivery', 'available_at'), ('aa_webhook_delivery', 'job_id'),
+    ('aa_webhook_delivery', 'lease_no'), ('aa_webhook_delivery', 'response_status'),
+    ('aa_webhook_delivery', 'last_error'), ('aa_webhook_delivery', 'completed_at')
   ) as r (table_name, column_name)
   where not exists (
     select

@@ -25,6 +25,11 @@ def compact_outbox(*, limit: int = 1000) -> Call[int]:
     return Call("select mdm.compact_outbox(p_limit => %(limit)s::int)", lambda rows: int(rows[0][0]), {"limit": limit})
 
 
+def wake_outbox() -> Call[int]:
+    """Enqueue an outbox_dispatch where a delivery is overdue (S2.4); gives 1, or 0 when none is."""
+    return Call("select mdm.wake_outbox()", lambda rows: int(rows[0][0]))
+
+
 def cleanup_jobs() -> Call[None]:
     """Call the procedure that does all of the above; it commits, so it must be called alone (design 3)."""
     return Call("call mdm.cleanup_jobs()", nothing)

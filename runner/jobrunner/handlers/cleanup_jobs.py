@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, TypeVar
 
 from jobrunner.db.call import Call, read, send
-from jobrunner.db.upkeep import compact_outbox, purge_jobs, recover_stale_jobs
+from jobrunner.db.upkeep import compact_outbox, purge_jobs, recover_stale_jobs, wake_outbox
 from jobrunner.job import Context, Job
 
 T = TypeVar("T")
@@ -19,6 +19,7 @@ def cleanup_jobs(job: Job, ctx: Context) -> None:
     for call in (purge_jobs(limit=LIMIT), compact_outbox(limit=LIMIT)):
         while _step(ctx, call) >= LIMIT:
             pass
+    _step(ctx, wake_outbox())
 
 
 def _step(ctx: Context, call: Call[T]) -> T:

@@ -1,0 +1,17 @@
+-- Whether a job runs under a lease: what it has taken is its own for so long, and free again when it ended or was recovered.
+create or replace function mdm._holds_lease(p_job_id bigint, p_lease_no bigint)
+returns boolean
+language sql
+stable
+parallel safe
+security invoker
+as $$
+  select exists (
+    select
+    from mdm.aa_job j
+    where j.id = p_job_id
+      and j.lease_no = p_lease_no
+      and j.status = 'running');
+$$;
+
+comment on function mdm._holds_lease(bigint, bigint) is 'Whether the job runs under this lease; false for NULL. Private.';
