@@ -48,13 +48,14 @@ RULES: dict[str, LiteralString] = {
         from pg_proc f
         cross join lateral aclexplode(coalesce(f.proacl, acldefault('f', f.proowner))) a
         where f.pronamespace = 'mdm'::regnamespace and a.grantee = 0 and f.proname <> 'job_schema_version'""",
-    # Of these nobody gains anything: _redact is pure and a view calls it with the rights of its reader; schedule_cleanup
-    # is an invoker (design 3) and calls the others with the rights of its caller.
+    # Nobody gains anything by these: _redact is pure and a view calls it with the rights of its reader; the others are
+    # called by schedule_cleanup, which is an invoker (design 3), with the rights of its caller.
     "private functions are granted to nobody": """
         select f.oid::regprocedure::text
         from pg_proc f
         cross join lateral aclexplode(coalesce(f.proacl, acldefault('f', f.proowner))) a
-        where f.pronamespace = 'mdm'::regnamespace and f.proname ~ '^_' and f.proname not in ('_redact', '_raise', '_check_cron', '_cron_entries')
+        where f.pronamespace = 'mdm'::regnamespace and f.proname ~ '^_'
+          and f.proname not in ('_redact', '_raise', '_check_cron', '_cron_entries')
           and a.grantee not in ('mdm_owner'::regrole, 'mdm_platform'::regrole)""",
     "no role but the owners may write a table": """
         select format('%s to %s: %s', c.relname, a.grantee::regrole, a.privilege_type)
