@@ -31,7 +31,7 @@ NOT_CODE: Final = re.compile(r"--[^\n]*|'[^']*'")
 # Heading, roles that make a function belong to it (the first that fits), what it is about.
 AUDIENCES: Final = (
     ("For producers", {"mdm_producer"}, "Put jobs in and look after them."),
-    ("For workers", {"mdm_worker"}, "Claim, run and end jobs, and keep the house clean."),
+    ("For workers", {"mdm_worker"}, "Claim, run and end jobs; upkeep."),
     ("For administrators", {"mdm_admin"}, "Decide about single jobs and about kinds (S9, D12), look at the whole."),
     ("For everybody", {"PUBLIC"}, "Rights on nothing are needed."),
 )
