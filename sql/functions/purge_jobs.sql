@@ -8,6 +8,8 @@ parallel unsafe
 security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
 set plan_cache_mode = force_generic_plan
 set jit = off
 as $$

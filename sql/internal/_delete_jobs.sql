@@ -5,6 +5,7 @@ language plpgsql
 volatile
 parallel unsafe
 security invoker
+set enable_seqscan = off
 as $$
 begin
   perform mdm._forget_progress(p_job_ids);

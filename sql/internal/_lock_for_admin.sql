@@ -5,6 +5,7 @@ language plpgsql
 volatile
 parallel unsafe
 security invoker
+set enable_seqscan = off
 as $$
 declare
   v_job mdm.aa_job;

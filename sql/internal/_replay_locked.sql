@@ -5,6 +5,7 @@ language plpgsql
 volatile
 parallel unsafe
 security invoker
+set enable_seqscan = off
 as $$
 begin
   update mdm.aa_job j
