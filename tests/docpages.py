@@ -17,6 +17,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,16 +152,21 @@ class Psql:
         )
 
     def run(self, text: str) -> tuple[str, ...]:
-        """Send a command, return the lines that it prints."""
+        """Send a command, return the lines that it prints; a command that hangs ends the session."""
         assert self._process.stdin
         assert self._process.stdout
-        self._process.stdin.write(f"{text}\n\\echo {END}\n")
-        self._process.stdin.flush()
-        output: list[str] = []
-        for line in self._process.stdout:
-            if line.rstrip("\n").endswith(END):
-                return tuple(output)
-            output.append(line.rstrip("\n"))
+        limit = threading.Timer(SECONDS, self._process.kill)
+        limit.start()
+        try:
+            self._process.stdin.write(f"{text}\n\\echo {END}\n")
+            self._process.stdin.flush()
+            output: list[str] = []
+            for line in self._process.stdout:
+                if line.rstrip("\n").endswith(END):
+                    return tuple(output)
+                output.append(line.rstrip("\n"))
+        finally:
+            limit.cancel()
         raise AssertionError(f"psql ended at: {text}\n" + "\n".join(output))
 
     def close(self) -> None:
