@@ -19,6 +19,7 @@ from cluster import ROOT
 pytestmark = pytest.mark.slow
 FIRST_SECONDS = 300
 SECOND_SECONDS = 60
+NOT_COPIED = (".git", ".venv*", ".dev", ".*_cache", ".hypothesis", "__pycache__", "dist", "build", "*.egg-info")
 
 
 @pytest.fixture
@@ -26,16 +27,7 @@ def tree() -> Iterator[Path]:
     """A copy of what is in the repository, without .venv and without a server."""
     copy = Path(tempfile.mkdtemp(prefix="mdm-run-"))
     copy.chmod(0o755)
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    )
-    for name in filter(None, listed.stdout.decode().split("\0")):
-        if (ROOT / name).is_file():
-            (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, copy / name)
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*NOT_COPIED), dirs_exist_ok=True)
     yield copy
     call(copy, "bin/dev-db", "stop")
     shutil.rmtree(copy)
@@ -43,7 +35,8 @@ def tree() -> Iterator[Path]:
 
 def call(tree: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """Run a command of the tree without the database settings of whoever runs the tests."""
-    environment = {key: text for key, text in os.environ.items() if not key.startswith(("PG", "JOBRUNNER_DSN"))}
+    outside = ("PG", "PYTHONPATH", "JOBRUNNER_DSN")
+    environment = {key: text for key, text in os.environ.items() if not key.startswith(outside)}
     return subprocess.run(
         command, cwd=tree, env=environment, capture_output=True, text=True, timeout=FIRST_SECONDS, check=False
     )
