@@ -1,14 +1,14 @@
 -- The upkeep (S2.5, D17): recovery, retention, outbox, in committed batches within a time budget. Called by every runner, by
 -- pg_cron, by a cleanup_jobs job and by hand: under the lock one of them does a batch and the others have nothing to do. A part
--- that fails is reported and does not stop the others. An invoker with every name qualified, since a procedure that commits may
+-- that fails is reported and does not stop the others. An invoker with every name and operator qualified, since a procedure that commits may
 -- have no SET clause (design 3).
 create or replace procedure mdm.cleanup_jobs(p_budget interval default '30 seconds')
 language plpgsql
 security invoker
 as $$
 declare
-  v_until timestamptz := pg_catalog.clock_timestamp() + coalesce(p_budget, '30 seconds'::pg_catalog.interval);
-  v_part text;
+  v_until pg_catalog.timestamptz := pg_catalog.clock_timestamp() operator(pg_catalog.+) coalesce(p_budget, '30 seconds'::pg_catalog.interval);
+  v_part pg_catalog.text;
   v_count int;
 begin
   foreach v_part in array array['recover', 'purge', 'compact', 'wake'] loop
@@ -17,10 +17,10 @@ begin
         return;
       end if;
       begin
-        v_count := case v_part
-          when 'recover' then (select pg_catalog.count(*) from mdm.recover_stale_jobs(500))
-          when 'purge' then mdm.purge_jobs(1000)
-          when 'compact' then mdm.compact_outbox(1000)
+        v_count := case
+          when v_part operator(pg_catalog.=) 'recover' then (select pg_catalog.count(*) from mdm.recover_stale_jobs(500))
+          when v_part operator(pg_catalog.=) 'purge' then mdm.purge_jobs(1000)
+          when v_part operator(pg_catalog.=) 'compact' then mdm.compact_outbox(1000)
           else mdm.wake_outbox()
         end;
       exception
@@ -29,10 +29,10 @@ begin
           v_count := 0;
       end;
       commit;
-      if pg_catalog.clock_timestamp() >= v_until then
+      if pg_catalog.clock_timestamp() operator(pg_catalog.>=) v_until then
         return;
       end if;
-      exit when v_count < case v_part when 'recover' then 500 else 1000 end;
+      exit when v_count operator(pg_catalog.<) case when v_part operator(pg_catalog.=) 'recover' then 500 else 1000 end;
     end loop;
   end loop;
 end

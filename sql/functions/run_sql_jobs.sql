@@ -5,14 +5,14 @@ language plpgsql
 security invoker
 as $$
 declare
-  v_worker text := pg_catalog.format('sql/%s/%s', pg_catalog.pg_backend_pid(), pg_catalog.gen_random_uuid());
-  v_kinds text[] := array(
+  v_worker pg_catalog.text := pg_catalog.format('sql/%s/%s', pg_catalog.pg_backend_pid(), pg_catalog.gen_random_uuid());
+  v_kinds pg_catalog.text[] := array(
     select k.kind
     from pg_catalog.unnest(p_kinds) k (kind)
-    where k.kind = any (array['cleanup_jobs', 'reindex']));
+    where k.kind operator(pg_catalog.=) any (array['cleanup_jobs', 'reindex']));
   v_job mdm.aa_job;
   v_ended boolean;
-  v_error text;
+  v_error pg_catalog.text;
 begin
   for i in 1 .. coalesce(p_limit, 100) loop
     select c.* into v_job from mdm.claim_job(v_worker, v_kinds) c;
@@ -28,8 +28,8 @@ begin
       end;
       if v_error is not null then
         -- MJ001 means that somebody else has it now; MJ005 that it can never work
-        if v_error not like 'MJ001%' then
-          perform mdm.fail_job(v_job.id, v_job.lease_no, v_error, v_error not like 'MJ005%');
+        if v_error operator(pg_catalog.!~~) 'MJ001%' then
+          perform mdm.fail_job(v_job.id, v_job.lease_no, v_error, v_error operator(pg_catalog.!~~) 'MJ005%');
         end if;
         commit;
         exit;

@@ -5,6 +5,7 @@ language plpgsql
 volatile
 parallel unsafe
 security invoker
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   if not exists (select from pg_catalog.pg_extension e where e.extname = 'pg_cron') then

@@ -5,6 +5,7 @@ language plpgsql
 immutable
 parallel safe
 security invoker
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   return query

@@ -1,10 +1,12 @@
--- Hides the values that a kind lists (aa_job_kind.redact) in views and audit snapshots.
+-- Hides the values that a kind lists (aa_job_kind.redact) in views and audit snapshots. The path is pinned, since a view calls it with
+-- its reader's: an operator of his own could show what is hidden.
 create or replace function mdm._redact(p_payload jsonb, p_keys text[])
 returns jsonb
 language sql
 immutable
 parallel safe
 security invoker
+set search_path = pg_catalog, pg_temp
 as $$
   select case
     when p_payload ?| p_keys then p_payload || (
