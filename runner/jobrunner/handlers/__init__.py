@@ -5,6 +5,7 @@ from __future__ import annotations
 from jobrunner.handlers.cleanup_jobs import cleanup_jobs
 from jobrunner.handlers.email_send import email_send
 from jobrunner.handlers.index_builds import build_index
+from jobrunner.handlers.outbox_dispatch import outbox_dispatch
 from jobrunner.handlers.reindex import reindex
 from jobrunner.handlers.virus_scan import virus_scan
 from jobrunner.job import Handler
@@ -14,6 +15,7 @@ HANDLERS: dict[str, Handler] = {
     "email_send": email_send,
     "gin_backfill": build_index,
     "index_sync": build_index,
+    "outbox_dispatch": outbox_dispatch,
     "reindex": reindex,
     "virus_scan": virus_scan,
 }

@@ -11,6 +11,7 @@ from jobrunner.handlers import HANDLERS
 from jobrunner.job import Handler
 from jobrunner.providers.clamd import ClamdSettings
 from jobrunner.providers.ddl import DSN, GRANT, check_ddl
+from jobrunner.providers.smtp import SmtpSettings
 from jobrunner.providers.storage import DirectoryStorage
 
 logger: Final = logging.getLogger("jobrunner")
@@ -30,6 +31,7 @@ def _check_scan(environ: Mapping[str, str]) -> None:
 
 
 NEEDS: Final[Mapping[str, Need]] = {
+    "email_send": Need("JOBRUNNER_SMTP_HOST", "the mail server's host name", SmtpSettings.from_environ),
     "index_sync": Need(DSN, GRANT, check_ddl),
     "gin_backfill": Need(DSN, GRANT, check_ddl),
     "virus_scan": Need("JOBRUNNER_CLAMD", "clamd's host:port or the path of its socket", _check_scan),

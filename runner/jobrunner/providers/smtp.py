@@ -15,6 +15,7 @@ from threading import Event, Timer
 from typing import Final
 
 from jobrunner.errors import UsageError
+from jobrunner.providers.environ import number, required
 from jobrunner.providers.mail import Mail, MailRefused, MailUnavailable, MailUnknown
 
 PORTS: Final = {"starttls": 587, "tls": 465, "none": 25}
@@ -42,14 +43,14 @@ class SmtpSettings:
         if tls not in PORTS:
             raise UsageError("JOBRUNNER_SMTP_TLS must be starttls, tls or none")
         return cls(
-            host=_required(environ, "JOBRUNNER_SMTP_HOST"),
-            port=int(_number(environ, "JOBRUNNER_SMTP_PORT", PORTS[tls])),
-            sender=_address(_required(environ, "JOBRUNNER_SMTP_FROM")),
+            host=required(environ, "JOBRUNNER_SMTP_HOST", "the mail server's host name"),
+            port=_port(environ, PORTS[tls]),
+            sender=_address(required(environ, "JOBRUNNER_SMTP_FROM", "an address")),
             tls=tls,
             user=environ.get("JOBRUNNER_SMTP_USER"),
             password=environ.get("JOBRUNNER_SMTP_PASSWORD"),
             ca_file=environ.get("JOBRUNNER_SMTP_CA_FILE"),
-            timeout_seconds=_number(environ, "JOBRUNNER_SMTP_TIMEOUT_SECONDS", 10.0),
+            timeout_seconds=min(number(environ, "JOBRUNNER_SMTP_TIMEOUT_SECONDS", 10.0), 3600.0),
         )
 
 
@@ -195,22 +196,12 @@ def _text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _required(environ: Mapping[str, str], name: str) -> str:
-    """The value of a variable that must be there."""
-    if not environ.get(name):
-        raise UsageError(f"{name} is not set: email_send needs it")
-    return environ[name]
-
-
-def _number(environ: Mapping[str, str], name: str, default: float) -> float:
-    """The value of a variable that must be a positive number."""
-    try:
-        value = float(environ.get(name, default))
-    except ValueError:
-        value = 0
-    if not 0 < value < 100_000:
-        raise UsageError(f"{name} must be a positive number")
-    return value
+def _port(environ: Mapping[str, str], default: int) -> int:
+    """The port to connect to."""
+    port = number(environ, "JOBRUNNER_SMTP_PORT", default)
+    if not 1 <= port <= 65535:
+        raise UsageError("JOBRUNNER_SMTP_PORT must lie between 1 and 65535")
+    return int(port)
 
 
 def _address(text: str) -> Address:
