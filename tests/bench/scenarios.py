@@ -111,7 +111,7 @@ def backlog(bench: Bench) -> None:
     rows = 50_000 if bench.quick else 1_000_000
     shapes = {
         "of another kind": "select 'reindex', null::uuid, 1, clock_timestamp() from generate_series(1, {rows})",
-        "not due": "select 'noop', null::uuid, 100, clock_timestamp() + interval '1 day' from generate_series(1, {rows})",
+        "not due": "select 'noop', null::uuid, 1, clock_timestamp() + interval '1 day' from generate_series(1, {rows})",
         "of 1,000 other tenants": (
             "select 'noop', t.id, n % 10, clock_timestamp() from generate_series(1, {rows} / 1000) n, mdm.aa_tenant t"
         ),

@@ -1,4 +1,4 @@
-"""bin/bench runs: every scenario at its smallest would take minutes, so one that uses all of its parts stands for them."""
+"""bin/bench runs: every scenario would take minutes, so one that uses all of its parts stands for them."""
 
 from __future__ import annotations
 
