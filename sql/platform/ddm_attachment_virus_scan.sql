@@ -6,6 +6,7 @@ language plpgsql
 volatile
 parallel unsafe
 security invoker
+set search_path = pg_catalog, pg_temp
 as $$
 begin
   if (old.storage_key, old.size_bytes) is distinct from (new.storage_key, new.size_bytes) then
