@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, LiteralString
@@ -13,6 +13,7 @@ from psycopg.errors import Diagnostic
 
 Connection = psycopg.Connection[Any]
 Plan = dict[str, Any]
+Open = Callable[[], Connection]
 
 SETTINGS: LiteralString = """
     load 'auto_explain';
@@ -41,27 +42,22 @@ class Watch:
         if found:
             plan = json.loads(text)
             self.plans.append(plan)
-            for node in nodes(plan["Plan"]):
-                self.see(node)
+            self.walk(plan["Plan"], None)
 
-    def see(self, node: Plan) -> None:
-        """Note how a node of a plan reaches the table, if it was run at all."""
+    def walk(self, node: Plan, parent: str | None) -> None:
+        """Note how a plan reaches the table, where it is run at all; a bitmap is named by the table above it."""
         if node["Actual Loops"] == 0:
             return
-        if node["Node Type"] == "Bitmap Index Scan":
-            self.indexes.add(f"bitmap {node['Index Name']}")
-        elif node.get("Relation Name") == self.table and "Scan" in node["Node Type"]:
-            if node["Node Type"] != "Bitmap Heap Scan":
+        relation = node.get("Relation Name", parent)
+        if relation == self.table:
+            if node["Node Type"] == "Bitmap Index Scan":
+                self.indexes.add(f"bitmap {node['Index Name']}")
+            elif node["Node Type"] in ("Index Scan", "Index Only Scan", "Seq Scan"):
                 self.indexes.add(node.get("Index Name", "seq"))
             lost = node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
             self.removed = max(self.removed, lost * node["Actual Loops"])
-
-
-def nodes(plan: Plan) -> Iterator[Plan]:
-    """Yield a plan's nodes."""
-    yield plan
-    for child in plan.get("Plans", ()):
-        yield from nodes(child)
+        for child in node.get("Plans", ()):
+            self.walk(child, relation if node["Node Type"].startswith("Bitmap") else None)
 
 
 @contextmanager

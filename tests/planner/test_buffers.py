@@ -1,0 +1,141 @@
+"""What a claim costs in pages when the table is full of jobs that it does not want (B45, B46)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, LiteralString
+
+import pytest
+from psycopg.types.json import Jsonb
+
+from jobs import claim_one, enqueue, finish
+from planner.life import KIND, TENANTS, TWIN
+from planner.loads import FOREIGN, fill
+from planner.plans import Connection, Open, buffers
+
+ROWS = 200_000
+NOT_DUE_PRIORITIES = 5
+CLAIM: LiteralString = "select * from mdm.claim_job('w', %s::text[], %s::uuid[], %s, %s)"
+
+
+def cost(
+    conn: Connection, kinds: list[str], tenants: list[str] | None = None, limit: int = 1, floor: Any = None
+) -> int:
+    """Return the pages that a claim touches; what it does is undone. The second of two: the first loads catalogs."""
+    touched = []
+    for _ in range(2):
+        with conn.transaction(force_rollback=True):
+            touched.append(buffers(conn, CLAIM, kinds, tenants, limit, floor))
+    return touched[-1]
+
+
+@pytest.fixture(scope="module")
+def huge(make_database: Callable[[], Open]) -> Connection:
+    """500,000 jobs: of another kind that goes first, of ours but not due, of 998 tenants; fresh statistics."""
+    conn = make_database()()
+    fill(conn, "foreign", ROWS)
+    fill(conn, "not-due", ROWS)
+    fill(conn, "tenants", ROWS // 2, kind=TWIN)
+    conn.execute("vacuum analyze mdm.aa_job")
+    return conn
+
+
+@pytest.fixture
+def undone(huge: Connection) -> Any:
+    with huge.transaction(force_rollback=True):
+        yield huge
+
+
+def test_b46_an_empty_handed_claim_costs_a_probe_per_priority(huge: Connection) -> None:
+    assert cost(huge, [KIND]) <= 20 + 5 * NOT_DUE_PRIORITIES
+    assert cost(huge, ["cleanup_jobs"]) <= 20
+
+
+def test_b46_a_claim_of_the_one_due_job_does_not_see_the_others(undone: Connection) -> None:
+    enqueue(undone, KIND)
+    assert cost(undone, [KIND]) <= 50 + 5 * NOT_DUE_PRIORITIES
+    enqueue(undone, "cleanup_jobs")
+    assert cost(undone, ["cleanup_jobs"]) <= 50
+
+
+def test_b46_a_claim_bound_to_a_tenant_does_not_see_the_others(undone: Connection) -> None:
+    idle = TENANTS[-1]
+    assert cost(undone, [TWIN], [idle]) <= 20
+    assert cost(undone, [TWIN, KIND, FOREIGN], [idle]) <= 30
+    enqueue(undone, TWIN, tenant_id=idle)
+    assert cost(undone, [TWIN], [idle]) <= 50
+    assert cost(undone, [TWIN], TENANTS[:1]) <= 50
+    assert cost(undone, [TWIN], [*TENANTS[:10], idle], limit=10) <= 20 * 10 + 25 * 11
+
+
+def test_b46_a_batch_costs_in_proportion_to_its_size(huge: Connection) -> None:
+    one, many = cost(huge, [TWIN]), cost(huge, [TWIN], limit=500)
+    assert one <= 50
+    assert many <= one + 500 * 25
+
+
+def test_b46_two_lanes_cost_in_proportion_to_the_batch(huge: Connection) -> None:
+    assert cost(huge, [TWIN, FOREIGN, KIND], limit=10) <= 400
+
+
+# -- B45
+
+
+LIFE: LiteralString = """
+    do $$
+    declare
+      v_ids bigint[];
+      v_leases bigint[];
+    begin
+      for i in 1 .. 40 loop
+        select array_agg(c.id), array_agg(c.lease_no)
+        into v_ids, v_leases
+        from mdm.claim_job('w', array['planned'], null, 500) c;
+        perform mdm.extend_jobs(v_ids, v_leases);
+        perform mdm.finish_jobs(v_ids, v_leases);
+        commit;
+      end loop;
+    end $$
+"""
+
+
+def test_b45_a_held_snapshot_makes_the_exact_claim_dear_but_not_the_one_with_a_floor(
+    make_database: Callable[[], Open],
+) -> None:
+    """20,000 jobs go through while somebody holds a snapshot: dead index entries pile up at the low end."""
+    connect = make_database()
+    conn, holder = connect(), connect()
+    fill(conn, "tenants", 20_000, tenant="null", priority="100")
+    before = cost(conn, [KIND])
+    holder.execute("begin isolation level repeatable read")
+    holder.execute("select count(*) from mdm.aa_job")
+    conn.execute(LIFE)
+    started = datetime.now(UTC) - timedelta(milliseconds=50)
+    enqueue(conn, KIND)
+    floor = Jsonb({KIND: {"100": started.isoformat()}})
+    exact, floored = cost(conn, [KIND]), cost(conn, [KIND], floor=floor)
+    end = cost_of_finish(conn)
+
+    holder.execute("rollback")
+    conn.execute("vacuum mdm.aa_job")
+    after = cost(conn, [KIND])
+
+    assert floored <= before + 20
+    assert exact > 10 * floored, "the snapshot made no bloat: this tests nothing"
+    assert exact <= 20_000 // 10
+    assert after <= before + 20
+    assert end <= 60
+
+
+def cost_of_finish(conn: Connection) -> int:
+    """Return the pages that finish_job touches; the index of running jobs is full of dead entries."""
+    with conn.transaction(force_rollback=True):
+        one, two = (claim_one_new(conn) for _ in range(2))
+        finish(conn, one)  # loads catalogs
+        return buffers(conn, "select mdm.finish_job(%s, %s)", two["id"], two["lease_no"])
+
+
+def claim_one_new(conn: Connection) -> dict[str, Any]:
+    enqueue(conn, KIND)
+    return claim_one(conn, KIND)

@@ -1,0 +1,74 @@
+"""Plans do not change under you (design 5.3): which indexes every function uses, whatever the planner believes.
+
+The table is full of jobs that are no business of the caller's, and the statistics do not say so: there are none, or
+they were made when it was empty or when it held one tenant. One session has its plans from the time when the table
+was empty, the other makes them now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from planner.life import PKEY, whole_life
+from planner.loads import LOADS, fill, make_statistics
+from planner.plans import Connection, Open, watching
+
+ROWS = 50_000
+STATISTICS = ("never", "when-empty", "of-one-tenant", "true")
+
+
+def departures(conn: Connection) -> dict[str, str]:
+    """Go through the whole life and return the steps that do not use the indexes they should, or throw rows away."""
+    found = {}
+    with conn.transaction(force_rollback=True):
+        for name, wanted, act in whole_life(conn):
+            with watching(conn) as watch:
+                act()
+            used = {index.removeprefix("bitmap ") for index in watch.indexes}
+            # whatever is found is also written, by its primary key
+            if not wanted <= used <= wanted | {PKEY} or watch.removed > 5:
+                found[name] = f"used {sorted(used)}, not {sorted(wanted)}; {watch.removed} rows thrown away"
+    return found
+
+
+@pytest.mark.parametrize("statistics", STATISTICS)
+@pytest.mark.parametrize("load", LOADS)
+def test_b46_plans_use_their_indexes(make_database: Callable[[], Open], load: str, statistics: str) -> None:
+    connect = make_database()
+    conn, cached = connect(), connect()
+    make_statistics(conn, statistics)
+    assert set(departures(cached)) <= {"get_job"}  # which is planned anew at each call
+    fill(conn, load, ROWS)
+    if statistics == "true":
+        conn.execute("vacuum analyze mdm.aa_job")
+    assert departures(cached) == {}, "with plans cached while the table was empty"
+    assert departures(connect()) == {}, "with fresh plans"
+
+
+@pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
+def test_plans_do_not_depend_on_the_settings_of_the_session(make_database: Callable[[], Open], mode: str) -> None:
+    connect = make_database()
+    conn = connect()
+    fill(conn, "tenants", ROWS)
+    conn.execute("vacuum analyze mdm.aa_job")
+    conn.execute(
+        f"set plan_cache_mode = {mode}; set random_page_cost = 40; set jit = on; set jit_above_cost = 0".encode()
+    )
+    assert departures(conn) == {}
+
+
+def test_watching_sees_a_walk_over_the_table(make_database: Callable[[], Open]) -> None:
+    """The test of the tests: a sequential scan inside a function is seen, and so is what it throws away."""
+    conn = make_database()()
+    fill(conn, "foreign", 100)
+    conn.execute("""
+        create function public.walk() returns bigint language plpgsql as $$
+        begin
+          return (select count(*) from mdm.aa_job where job_kind = 'planned');
+        end $$
+    """)
+    with watching(conn) as watch:
+        conn.execute("select public.walk()")
+    assert (watch.indexes, watch.removed) == ({"seq"}, 100)
