@@ -15,6 +15,8 @@
 \ir types/audit_action.sql
 
 -- [platform]
+\ir roles/as_installer.sql
+\ir platform/references.sql
 \ir roles/as_platform.sql
 \ir platform/aa_tenant.sql
 \ir platform/aa_principal.sql
@@ -58,6 +60,5 @@
 -- [seed]
 \ir roles/as_owner.sql
 \ir seed/aa_job_kind.sql
-\ir roles/as_platform.sql
-\ir seed/aa_principal.sql
 \ir roles/as_installer.sql
+\ir seed/aa_principal.sql

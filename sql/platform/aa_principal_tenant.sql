@@ -1,12 +1,20 @@
 -- Stand-in for the platform's binding of principals to tenants (D20). No row = all tenants; row-level security reads it.
-create table if not exists mdm.aa_principal_tenant (
-  principal_id uuid not null references mdm.aa_principal (id) on delete cascade,
-  tenant_id uuid not null references mdm.aa_tenant (id) on delete cascade,
-  primary key (principal_id, tenant_id)
-);
+do $$
+begin
+  if to_regclass('mdm.aa_principal_tenant') is not null then
+    return;
+  end if;
 
-create index if not exists ix_aa_principal_tenant_tenant on mdm.aa_principal_tenant (tenant_id);
+  create table mdm.aa_principal_tenant (
+    principal_id uuid not null references mdm.aa_principal (id) on delete cascade,
+    tenant_id uuid not null references mdm.aa_tenant (id) on delete cascade,
+    primary key (principal_id, tenant_id)
+  );
 
-comment on table mdm.aa_principal_tenant is 'The tenants a principal is bound to; a principal without a row sees all tenants and the platform''s own jobs.';
-comment on column mdm.aa_principal_tenant.principal_id is 'The bound principal.';
-comment on column mdm.aa_principal_tenant.tenant_id is 'A tenant it may see.';
+  create index ix_aa_principal_tenant_tenant on mdm.aa_principal_tenant (tenant_id);
+
+  comment on table mdm.aa_principal_tenant is 'The tenants a principal is bound to; a principal without a row sees all tenants and the platform''s own jobs.';
+  comment on column mdm.aa_principal_tenant.principal_id is 'The bound principal.';
+  comment on column mdm.aa_principal_tenant.tenant_id is 'A tenant it may see.';
+end
+$$;
