@@ -23,20 +23,14 @@ set role acme;
 create type mdm.audit_action as enum ('login', 'logout');
 create table mdm.aa_tenant (id uuid primary key, name text, metadata jsonb default '{}', country text default 'DE');
 create table mdm.aa_principal (id uuid primary key, name text unique, kind text, role_name name, email text);
-create table mdm.aa_principal_tenant (principal_id uuid references mdm.aa_principal, tenant_id uuid references mdm.aa_tenant);
+create table mdm.aa_principal_tenant (
+  principal_id uuid references mdm.aa_principal, tenant_id uuid references mdm.aa_tenant);
 create table mdm.aa_audit_log (
   id bigint generated always as identity, occurred_at timestamptz, action mdm.audit_action, actor_principal_id uuid,
   session_role name, tenant_id uuid, object_type text, object_id text, payload jsonb, hash bytea);
-create table mdm.ddm_entity_type (
-  id uuid primary key, type_key text, is_external_source_target boolean, gin_index_status text, label text);
-create table mdm.ddm_entity_type_attribute (
-  entity_type_id uuid references mdm.ddm_entity_type, attribute_key text, searchable boolean, sortable boolean,
-  data_type text, required boolean, index_status text, index_error text, primary key (entity_type_id, attribute_key));
-create table mdm.ddm_entity (
-  id uuid primary key, tenant_id uuid references mdm.aa_tenant, entity_type_id uuid references mdm.ddm_entity_type,
-  entity_key text, attributes jsonb, search_vector tsvector, updated_at timestamptz);
-reset role;
 """
+# Its master data has the columns of our stand-ins and more.
+ACME_FILES = ("index_status", "ddm_entity_type", "ddm_entity_type_attribute", "ddm_entity")
 
 
 @pytest.fixture
@@ -44,6 +38,10 @@ def acme(empty_dsn: str) -> Iterator[Connection]:
     """A database with the tables of a platform."""
     with psycopg.connect(empty_dsn, autocommit=True) as conn:
         conn.execute(ACME)
+        for name in ACME_FILES:
+            conn.execute((schema.data_dir("sql") / "platform" / f"{name}.sql").read_bytes())
+        conn.execute("alter table mdm.ddm_entity add column golden_record boolean")
+        conn.execute("reset role")
         yield conn
 
 
