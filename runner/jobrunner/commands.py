@@ -139,7 +139,7 @@ def tenant_id(text: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:
-        raise UsageError(f"{text!r} is no tenant id: use the id (a UUID) of a row of mdm.aa_tenant") from None
+        raise UsageError(f"{text!r} is no tenant id: use the id (a UUID) of a tenant") from None
 
 
 def instant(text: str) -> datetime:

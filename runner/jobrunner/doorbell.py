@@ -8,15 +8,15 @@ from typing import Any, Final
 
 import psycopg
 
-from jobrunner.db.call import Call, nothing, send
+from jobrunner.db.call import send
 from jobrunner.db.session import Session
+from jobrunner.db.worker import listen
 from jobrunner.outage import Patience
 from jobrunner.shared import Shared
 from jobrunner.wake import Wake
 
 FIRST_POLL_SECONDS: Final = 0.05  # after a slot became idle; doubled up to the longest
 LONGEST_POLL_SECONDS: Final = 1.0
-LISTEN: Final = Call("listen mdm_jobs", nothing)
 
 
 class Doorbell(threading.Thread):
@@ -58,7 +58,7 @@ class Doorbell(threading.Thread):
             before = self.session.current
             conn = self.session.connection()
             if conn is not before:
-                send(conn, LISTEN)
+                send(conn, listen())
                 self._patience.succeeded()
         except psycopg.Error as error:
             self._lost(error)

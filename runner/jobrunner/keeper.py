@@ -18,6 +18,7 @@ import psycopg
 from jobrunner.db.call import LeaseLost
 from jobrunner.db.session import Session, cancel
 from jobrunner.db.worker import (
+    LOCK_SECONDS,
     announce_runner,
     extend_jobs,
     fail_job,
@@ -125,7 +126,7 @@ class Keeper(threading.Thread):
         holds = tray.due_for_beat(now, self._shared.kinds.beat_seconds)
         if not holds:
             return
-        lost_ids = self.session.run(extend_jobs(**leases(holds)))
+        lost_ids = self.session.run(extend_jobs(**leases(holds)), lock_seconds=LOCK_SECONDS)
         for hold in holds:
             hold.beat_at = now
         lost, severed = tray.lose(hold for hold in holds if hold.row.id in lost_ids)

@@ -14,7 +14,7 @@ import psycopg
 from jobrunner.bell import Bell
 from jobrunner.buckets import Buckets
 from jobrunner.db.producer import Open, open_jobs
-from jobrunner.db.session import Session
+from jobrunner.db.session import Session, cancel
 from jobrunner.doorbell import Doorbell
 from jobrunner.errors import JobrunnerError, StuckError, UnfinishedError
 from jobrunner.floors import Floors
@@ -34,6 +34,7 @@ TICK_SECONDS: Final = 0.2
 DRAIN_TICK_SECONDS: Final = 0.02
 COUNT_EVERY_SECONDS: Final = 0.5  # how often --drain-all counts what is left
 CALL_SECONDS: Final = 60.0  # a call of the runner's own that takes longer hangs on a dead connection (B51)
+POLL_SECONDS: Final = 1.0  # a poll that takes longer at the stop waits for a lock
 LEAVE_SECONDS: Final = 1.0  # for the keeper to pay what is owed and to sign off
 
 Watch = Callable[[Tally], None]
@@ -102,6 +103,8 @@ class Pool:
             if until is None and (self._shared.stop.is_set() or self._signals.count or self._drained()):
                 self._stop()
                 until = monotonic() + self._plan.grace_seconds
+            if until is not None:
+                self._hurry()
             if until is not None and (not self._busy() or self._signals.count > 1 or monotonic() > until):
                 return
 
@@ -134,6 +137,14 @@ class Pool:
         self._shared.stop.set()
         self._shared.bell.stop()
         self._idle.wake()
+
+    def _hurry(self) -> None:
+        """End a poll that somebody's lock holds up: nothing was claimed by it yet."""
+        for slot in self._slots:
+            if slot.claiming and slot.tray.empty and slot.session.busy_seconds > POLL_SECONDS:
+                conn = slot.session.sever()
+                if conn is not None:
+                    cancel(conn)
 
     def _busy(self) -> bool:
         """Whether a job of ours has not ended yet."""

@@ -9,7 +9,7 @@ RUNS: Final = 100  # how many runs are remembered, of each kind and of all
 WORK_SECONDS: Final = 0.1  # a claim is about so much work
 SLOWEST_SECONDS: Final = 1.0  # and less than this, were every run like the slowest remembered one
 MAX_JOBS: Final = 500
-GROWTH: Final = 4  # few measured runs prove little: claim at most so many times more
+GROWTH: Final = 5  # few measured runs prove little: claim at most so many times more
 
 
 class Sizing:

@@ -13,7 +13,7 @@ import psycopg
 from jobrunner.context import SlotContext
 from jobrunner.db.call import Call
 from jobrunner.db.session import Session
-from jobrunner.db.worker import claim_job, finish_jobs, release_jobs
+from jobrunner.db.worker import LOCK_SECONDS, claim_job, finish_jobs, release_jobs
 from jobrunner.ending import Ending, tell_finished, tell_released
 from jobrunner.job import ClaimedRow
 from jobrunner.logs import job_event
@@ -111,8 +111,12 @@ class Slot(threading.Thread):
         return rows, started
 
     def _run_claim(self, done: list[Hold], claim: Call[list[ClaimedRow]]) -> tuple[set[int], list[ClaimedRow]]:
+        # The poll of an idle slot is one bare statement; the pool sees to it that no lock holds it up at the stop.
+        lock_seconds = LOCK_SECONDS if self._worked else None
         try:
-            return self.session.run(finish_jobs(**leases(done)), claim) if done else (set(), self.session.run(claim))
+            if done:
+                return self.session.run(finish_jobs(**leases(done)), claim, lock_seconds=lock_seconds)
+            return set(), self.session.run(claim, lock_seconds=lock_seconds)
         except psycopg.Error:
             self.tray.put_back(done)
             raise

@@ -99,22 +99,24 @@ class Session:
         return conn.info.transaction_status
 
     @overload
-    def run(self, first: Call[T], /) -> T: ...
+    def run(self, first: Call[T], /, *, lock_seconds: float | None = None) -> T: ...
 
     @overload
-    def run(self, first: Call[T], second: Call[U], /) -> tuple[T, U]: ...
+    def run(self, first: Call[T], second: Call[U], /, *, lock_seconds: float | None = None) -> tuple[T, U]: ...
 
-    def run(self, first: Call[Any], second: Call[Any] | None = None, /) -> Any:
+    def run(self, first: Call[Any], second: Call[Any] | None = None, /, *, lock_seconds: float | None = None) -> Any:
         """Run one or two calls in a transaction of their own, in one round trip.
 
-        Raises LeaseLost for SQLSTATE MJ001 and psycopg.Error for the rest; the transaction is then rolled back.
+        Locks are waited for `lock_seconds`. Raises LeaseLost for SQLSTATE MJ001 and psycopg.Error for the rest;
+        the transaction is then rolled back.
         """
+        calls = [first] if second is None else [first, second]
+        bounds = [] if lock_seconds is None else [_local("lock_timeout", lock_seconds)]
         with self._own_call() as conn:
-            if second is None and not self._target.pooler:
+            if len(calls) + len(bounds) == 1 and not self._target.pooler:
                 return read(send(conn, first), first)
-            calls = [first] if second is None else [first, second]
-            results = _together(conn, BEGIN, *calls, COMMIT)[1:-1]
-            return results[0] if second is None else tuple(results)
+            results = _together(conn, BEGIN, *bounds, *calls, COMMIT)[1 + len(bounds) : -1]
+        return results[0] if second is None else tuple(results)
 
     def run_alone(self, call: Call[T]) -> T:
         """Run a call that commits by itself and so may stand in no transaction block (a procedure)."""
@@ -124,7 +126,7 @@ class Session:
     def begin(self, idle_seconds: float, *calls: Call[Any]) -> psycopg.Connection[Any]:
         """Open a transaction that the server ends when it is idle for so long (D19), and run the calls in it."""
         with self._own_call() as conn:
-            _together(conn, BEGIN, _idle_timeout(idle_seconds), *calls)
+            _together(conn, BEGIN, _local("idle_in_transaction_session_timeout", idle_seconds), *calls)
             return conn
 
     def commit(self, *calls: Call[Any]) -> None:
@@ -188,12 +190,12 @@ def _together(conn: psycopg.Connection[Any], *calls: Call[Any]) -> list[Any]:
     return [read(cursor, call) for cursor, call in zip(cursors, calls, strict=True)]
 
 
-def _idle_timeout(seconds: float) -> Call[None]:
-    """Bound how long the open transaction may stand idle; 0 would mean for ever."""
+def _local(setting: str, seconds: float) -> Call[None]:
+    """Set a timeout for the rest of the transaction; 0 would mean for ever."""
     return Call(
-        "select set_config('idle_in_transaction_session_timeout', %(milliseconds)s, true)",
+        "select set_config(%(setting)s, %(milliseconds)s, true)",
         nothing,
-        {"milliseconds": str(max(1000, min(int(seconds * 1000), 2_147_483_647)))},
+        {"setting": setting, "milliseconds": str(max(1, min(int(seconds * 1000), 2_147_483_647)))},
     )
 
 

@@ -14,8 +14,8 @@ from jobrunner.job import ClaimedRow
 
 # What a delay may be at most before it is sent; the database clamps it to the kind's max_delay (D8).
 MAX_DELAY_SECONDS: Final = 3650 * 86400.0
-# Lock waits of claim and heartbeat: both skip locked rows, so only DDL on the tables can make them wait.
-LOCK_TIMEOUT: Final = "5s"
+# Of claim and heartbeat: both skip locked rows, so only DDL on the tables can make them wait.
+LOCK_SECONDS: Final = 5.0
 
 Floor = Mapping[str, Mapping[str, str]]
 
@@ -49,21 +49,17 @@ class RateLimit(NamedTuple):
 def claim_job(
     *, worker_id: str, kinds: Sequence[str], tenant_ids: Sequence[UUID] | None, limit: int, floor: Floor | None
 ) -> Call[list[ClaimedRow]]:
-    """Claim up to `limit` jobs, in order (S4.1); the lock timeout is set inside the same statement (D19)."""
+    """Claim up to `limit` jobs, in order (S4.1)."""
     return Call(
         """select j.id, j.lease_no, j.job_kind, j.tenant_id::text, j.priority,
              extract(epoch from j.available_at)::float8, j.payload::text, j.context::text,
              j.attempts, j.max_attempts, j.idempotency_key, j.key_no, j.claimed_by,
              extract(epoch from j.claimed_at)::float8, extract(epoch from j.created_at)::float8,
              j.releases, j.recoveries, j.run_alone, j.last_error
-           from set_config('lock_timeout', %(lock_timeout)s, true) as t (lock_timeout)
-           cross join lateral mdm.claim_job(
-             p_worker_id => case when t.lock_timeout is not null then %(worker_id)s::text end,
-             p_kinds => %(kinds)s::text[], p_tenant_ids => %(tenant_ids)s::uuid[],
-             p_limit => %(limit)s::int, p_floor => %(floor)s::jsonb) j""",
+           from mdm.claim_job(p_worker_id => %(worker_id)s::text, p_kinds => %(kinds)s::text[],
+             p_tenant_ids => %(tenant_ids)s::uuid[], p_limit => %(limit)s::int, p_floor => %(floor)s::jsonb) j""",
         lambda rows: [ClaimedRow._make(row) for row in rows],
         {
-            "lock_timeout": LOCK_TIMEOUT,
             "worker_id": worker_id,
             "kinds": list(kinds),
             "tenant_ids": list(tenant_ids) if tenant_ids is not None else None,
@@ -152,12 +148,9 @@ def extend_jobs(*, job_ids: Sequence[int], lease_nos: Sequence[int]) -> Call[set
     """Heartbeat (D5); gives the ids whose lease is lost."""
     return Call(
         """select e.job_id, e.alive
-           from set_config('lock_timeout', %(lock_timeout)s, true) as t (lock_timeout)
-           cross join lateral mdm.extend_jobs(
-             p_job_ids => case when t.lock_timeout is not null then %(job_ids)s::bigint[] end,
-             p_lease_nos => %(lease_nos)s::bigint[]) e""",
+           from mdm.extend_jobs(p_job_ids => %(job_ids)s::bigint[], p_lease_nos => %(lease_nos)s::bigint[]) e""",
         lambda rows: {job_id for job_id, alive in rows if not alive},
-        {"lock_timeout": LOCK_TIMEOUT, "job_ids": list(job_ids), "lease_nos": list(lease_nos)},
+        {"job_ids": list(job_ids), "lease_nos": list(lease_nos)},
     )
 
 
@@ -176,6 +169,11 @@ def announce_runner(
             "hungry": hungry,
         },
     )
+
+
+def listen() -> Call[None]:
+    """Hear of new jobs on this connection (design 5.5); the payload of a notification is the kind."""
+    return Call("listen mdm_jobs", nothing)
 
 
 def job_kind_settings(*, kinds: Sequence[str]) -> Call[list[KindSettings]]:

@@ -1,0 +1,221 @@
+"""The runner's connections, against the real server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.pq import TransactionStatus
+
+from jobrunner.db.call import Call, LeaseLost, nothing
+from jobrunner.db.connect import Target
+from jobrunner.db.session import CommitLost, Session
+from jobrunner.db.worker import check_lease, claim_job, finish_job
+from jobs import Connection, claim_one, enqueue, job, value
+from runnerkit import eventually
+
+Open = Callable[..., Session]
+
+
+@pytest.fixture
+def opened(dsn: str) -> Iterator[Open]:
+    """Open sessions, closed at the end."""
+    sessions: list[Session] = []
+
+    def open_one(where: str = dsn, pooler: bool = False) -> Session:
+        sessions.append(Session(Target(where, pooler), "test"))
+        return sessions[-1]
+
+    yield open_one
+    for session in sessions:
+        session.close()
+
+
+def ask(text: Any) -> Call[Any]:
+    return Call(text, lambda rows: rows[0][0])
+
+
+@pytest.mark.parametrize("pooler", [False, True])
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_b39_session_is_read_committed_whatever_the_role_says(
+    fresh_dsn: str, opened: Open, connect: Any, level: str, pooler: bool
+) -> None:
+    admin = connect(dsn=fresh_dsn)
+    admin.execute(f"alter database {admin.info.dbname} set default_transaction_isolation = '{level}'")
+    session = opened(fresh_dsn, pooler=pooler)
+    show = ask("select current_setting('transaction_isolation')")
+    assert session.run(show) == "read committed"
+    assert session.run(show, show) == ("read committed", "read committed")
+    session.begin(10)
+    assert session.connection().execute("show transaction_isolation").fetchone() == ("read committed",)
+
+
+def test_session_says_who_it_is_and_watches_its_peer(opened: Open) -> None:
+    conn = opened().connection()
+    assert conn.info.parameter_status("application_name") == "jobrunner test"
+    assert conn.info.get_parameters()["keepalives_idle"] == "15"
+    assert conn.info.get_parameters()["tcp_user_timeout"] == "30000"
+
+
+def test_session_settings_of_the_dsn_win(dsn: str, opened: Open) -> None:
+    session = opened(f"{dsn}&connect_timeout=3&application_name=mine&options=-c%20work_mem%3D5MB")
+    assert session.run(ask("select current_setting('work_mem')")) == "5MB"
+    assert session.run(ask("select current_setting('default_transaction_isolation')")) == "read committed"
+    assert session.connection().info.parameter_status("application_name") == "mine"
+
+
+def test_b57_session_behind_a_pooler_prepares_nothing(opened: Open) -> None:
+    session = opened(pooler=True)
+    for _ in range(8):
+        session.run(ask("select count(*) from pg_prepared_statements"))
+    assert session.run(ask("select count(*) from pg_prepared_statements")) == 0
+
+
+def test_session_two_calls_are_one_transaction(opened: Open) -> None:
+    session = opened()
+    first, second = session.run(ask("select pg_current_xact_id()::text"), ask("select pg_current_xact_id()::text"))
+    assert first == second
+
+
+def test_session_error_leaves_no_transaction_behind(opened: Open) -> None:
+    session = opened()
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        session.run(ask("select 1"), ask("select 1/0"))
+    assert session.status is TransactionStatus.IDLE
+    assert session.run(ask("select 1")) == 1
+
+
+def test_session_maps_a_lost_lease_with_its_detail(conn: Connection, opened: Open) -> None:
+    enqueue(conn)
+    row = claim_one(conn)
+    session = opened()
+    session.run(finish_job(job_id=row["id"], lease_no=row["lease_no"]))
+    with pytest.raises(LeaseLost) as raised:
+        session.run(check_lease(job_id=row["id"], lease_no=row["lease_no"]))
+    assert raised.value.detail == "already ended by this lease"
+
+
+def test_session_transaction_bounds_its_idleness(opened: Open) -> None:
+    conn = opened().begin(17)
+    assert conn.execute("show idle_in_transaction_session_timeout").fetchone() == ("17s",)
+
+
+@pytest.mark.parametrize("pooler", [False, True])
+def test_session_claim_bounds_its_wait_for_a_lock(fresh_dsn: str, opened: Open, connect: Any, pooler: bool) -> None:
+    blocker = connect(dsn=fresh_dsn, autocommit=False)
+    blocker.execute("lock table mdm.aa_job in access exclusive mode")
+    session = opened(fresh_dsn, pooler=pooler)
+    with pytest.raises(psycopg.errors.LockNotAvailable):
+        session.run(claim_job(worker_id="w", kinds=["reindex"], tenant_ids=None, limit=1, floor=None), lock_seconds=0.2)
+    assert session.run(ask("select current_setting('lock_timeout')")) == "0"
+
+
+def test_session_commit_of_an_aborted_transaction_is_an_error(opened: Open) -> None:
+    session = opened()
+    conn = session.begin(10)
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        conn.execute("select 1/0")
+    with pytest.raises(CommitLost):
+        session.commit()
+    session.rollback()
+    assert session.status is TransactionStatus.IDLE
+
+
+def test_session_commit_runs_its_calls_in_the_open_transaction(conn: Connection, opened: Open) -> None:
+    job_id = enqueue(conn)
+    row = claim_one(conn)
+    session = opened()
+    session.begin(10).execute("update mdm.aa_tenant set name = name")
+    session.commit(finish_job(job_id=job_id, lease_no=row["lease_no"]))
+    assert job(conn, job_id)["status"] == "done"
+
+
+LEFT = (
+    "set search_path = ''; set statement_timeout = '1h'; create temp table left_over (n int);"
+    " select pg_advisory_lock(1); listen somebody; declare c cursor with hold for select 1"
+)
+
+
+@pytest.mark.parametrize("way", ["commit", "rollback", "handler commits"])
+def test_b55_session_forgets_what_a_handler_left(conn: Connection, opened: Open, way: str) -> None:
+    session = opened()
+    given = session.begin(10)
+    for statement in [*LEFT.split("; "), "set role mdm_monitor"]:
+        given.execute(statement.encode())
+    if way == "handler commits":
+        given.execute("commit")
+    if way == "commit":
+        session.clean()
+        session.commit()
+    else:
+        session.rollback()
+    after = session.connection()
+    assert after is given, "a clean session is worth keeping"
+    assert after.execute("select current_setting('search_path'), current_user").fetchone() == (
+        value(conn, "show search_path"),
+        value(conn, "select current_user"),
+    )
+    assert after.execute("show statement_timeout").fetchone() == ("0",)
+    assert after.execute("select to_regclass('pg_temp.left_over') is null").fetchone() == (True,)
+    assert after.execute("select count(*) from pg_listening_channels()").fetchone() == (0,)
+    assert after.execute("select count(*) from pg_cursors where name = 'c'").fetchone() == (0,)
+    assert (
+        value(conn, "select count(*) from pg_locks where locktype = 'advisory' and pid = %s", after.info.backend_pid)
+        == 0
+    )
+
+
+@pytest.mark.parametrize("leave", ["autocommit", "closed", "pipeline", "row_factory"])
+def test_session_survives_what_a_handler_does_to_the_connection(opened: Open, leave: str) -> None:
+    session = opened()
+    given = session.begin(10)
+    if leave == "closed":
+        given.close()
+    elif leave == "autocommit":
+        given.execute("commit")
+        given.autocommit = False
+    elif leave == "pipeline":
+        given.pipeline().__enter__()
+    else:
+        given.row_factory = psycopg.rows.dict_row  # type: ignore[assignment]
+    session.rollback()
+    assert session.run(ask("select 1"), ask("select 2")) == (1, 2)
+
+
+def test_session_opens_again_after_its_backend_was_ended(conn: Connection, opened: Open) -> None:
+    session = opened()
+    conn.execute("select pg_terminate_backend(%s, 5000)", (session.connection().info.backend_pid,))
+    with pytest.raises(psycopg.OperationalError):
+        session.run(ask("select 1"))
+    assert session.run(ask("select 1")) == 1
+
+
+def test_session_severed_by_another_thread_fails_at_once_and_opens_again(conn: Connection, opened: Open) -> None:
+    session = opened()
+    pid = session.connection().info.backend_pid
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            session.run(ask("select pg_sleep(60)::text"))
+        except psycopg.OperationalError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    eventually(lambda: value(conn, "select count(*) from pg_stat_activity where pid = %s and state = 'active'", pid))
+    assert session.busy_seconds > 0
+    session.sever()
+    thread.join(5)
+    assert len(failed) == 1
+    assert session.run(ask("select 1")) == 1
+    assert session.busy_seconds == 0
+
+
+def test_session_runs_a_procedure_that_commits(opened: Open) -> None:
+    session = opened()
+    session.run_alone(Call("call mdm.cleanup_jobs()", nothing))
+    assert session.status is TransactionStatus.IDLE

@@ -1,0 +1,60 @@
+"""Handlers of the tests that run the real command; a table public.effect counts what they did."""
+
+from __future__ import annotations
+
+import os
+import signal
+from time import sleep
+
+import psycopg
+
+from jobrunner.errors import PermanentError, RetryLater, Snooze
+from jobrunner.job import Context, Handler, Job
+
+TABLE = "create table public.effect (job_id bigint, label text, pid int, at timestamptz default clock_timestamp())"
+
+
+def noop(job: Job, ctx: Context) -> None:
+    """Nothing."""
+
+
+def effect(job: Job, ctx: Context) -> None:
+    """Write an effect in the job's own transaction, after the payload's `seconds`."""
+    sleep(job.payload.get("seconds", 0))
+    ctx.connection().execute(
+        "insert into public.effect (job_id, label, pid) values (%s, %s, %s)",
+        (job.id, job.payload.get("label", ""), os.getpid()),
+    )
+
+
+def loud(job: Job, ctx: Context) -> None:
+    """Commit an effect at once on a connection of its own, then take the payload's `seconds`."""
+    with psycopg.connect(os.environ["JOBRUNNER_DSN"], autocommit=True) as conn:
+        conn.execute("insert into public.effect (job_id, label, pid) values (%s, 'start', %s)", (job.id, os.getpid()))
+    sleep(job.payload.get("seconds", 0))
+
+
+def killer(job: Job, ctx: Context) -> None:
+    """Kill the process when the payload says so."""
+    if job.payload.get("kill"):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def raises(job: Job, ctx: Context) -> None:
+    """Raise what the payload names."""
+    raise {
+        "error": ValueError("broken"),
+        "permanent": PermanentError("never"),
+        "later": RetryLater(1, "later"),
+        "snooze": Snooze(3600, "not now"),
+        "exit": SystemExit(3),
+    }[job.payload["error"]]
+
+
+HANDLERS: dict[str, Handler] = {
+    "noop": noop,
+    "effect": effect,
+    "loud": loud,
+    "killer": killer,
+    "raises": raises,
+}
