@@ -33,7 +33,8 @@ begin
     -- hours and seconds, never days (D7)
     base_delay = make_interval(secs => extract(epoch from v_new.base_delay)),
     max_delay = make_interval(secs => extract(epoch from v_new.max_delay)),
-    jitter = v_new.jitter,
+    -- a product of absurdly small numbers is an error (22003)
+    jitter = round(v_new.jitter::numeric, 6),
     max_attempts = v_new.max_attempts,
     priority = v_new.priority,
     stale_ttl = make_interval(secs => extract(epoch from v_new.stale_ttl)),
