@@ -12,21 +12,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from jobrunner.devserver import (
-    SOCKET_PATH_BYTES,
-    DevServerError,
-    Server,
-    embedded_bin,
-    find_bin,
-    own,
-    reachable,
-    running_pid,
-    server_user,
-    start,
-    stop,
-    usable_bin,
-    version,
-)
+from jobrunner.devbinaries import embedded_bin, find_bin, own, reachable, server_user, usable_bin, version
+from jobrunner.devserver import SOCKET_PATH_BYTES, DevServerError, Server, running_pid, start, stop
 
 
 def _state_file(root: Path) -> Path:

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import getpass
 import glob
-import hashlib
 import logging
 import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, cast
 
 import psycopg
@@ -29,6 +26,9 @@ from yoyo.migrations import MigrationList
 from jobrunner.db import bookkeeping
 from jobrunner.errors import SchemaError
 from jobrunner.settings import connect_error
+from jobrunner.sqlfiles import always_hashes, text_of
+from jobrunner.sqlfiles import data_dir as data_dir
+from jobrunner.sqlfiles import listed_files as listed_files
 
 Connection = psycopg.Connection[Any]
 logger = logging.getLogger(__name__)
@@ -41,8 +41,6 @@ SESSION_OPTIONS: Final = (
     "-c lock_timeout=10s -c statement_timeout=30min -c client_connection_check_interval=1s"
     r" -c default_transaction_isolation=read\ committed"
 )
-INCLUDE: Final = re.compile(r"\\ir (\S+)")
-PART: Final = re.compile(r"-- \[(\w+)\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,30 +55,6 @@ class MigrationReport:
     def current(self) -> bool:
         """True when the database is as this package wants it."""
         return not self.migrations and not self.changed
-
-
-def data_dir(name: str) -> Path:
-    """Return the directory `sql` or `migrations`: of the installed wheel, else of the checkout."""
-    here = Path(__file__).resolve().parent
-    candidates = (here / "_data" / name, here.parents[1] / name)
-    found = next((path for path in candidates if path.is_dir()), None)
-    if found is None:
-        raise SchemaError(f"the package has no {name}/ directory: install it again")
-    return found
-
-
-def listed_files(list_name: str, part: str | None = None) -> list[str]:
-    r"""Return the paths of a list's `\ir` lines (below sql/), all of them or those of one `-- [part]`."""
-    current = None
-    paths = []
-    for number, line in enumerate((data_dir("sql") / list_name).read_text(encoding="utf-8").splitlines(), 1):
-        if heading := PART.fullmatch(line.strip()):
-            current = heading[1]
-        elif include := INCLUDE.fullmatch(line.strip()):
-            paths += [include[1]] if part in (None, current) else []
-        elif line.strip() and not line.startswith("--"):
-            raise SchemaError(rf"sql/{list_name}:{number} is neither a comment nor an \ir line")
-    return paths
 
 
 def apply_once(part: str) -> Callable[[Connection], None]:
@@ -120,7 +94,7 @@ def check(dsn: str) -> MigrationReport:
         _refuse_newer(conn)
         applied = bookkeeping.applied_migrations(conn)
         pending = tuple(item.id for item in _package_migrations() if item.id not in applied)
-        hashes = _always_hashes()
+        hashes = always_hashes()
         return MigrationReport(pending, _changed(conn, hashes), len(hashes))
 
 
@@ -212,18 +186,13 @@ def _name_the_user() -> None:
 
 def _load_always(conn: Connection) -> tuple[tuple[str, ...], int]:
     """Load every file of always.sql in one transaction; return the changed ones and the number of files."""
-    hashes = _always_hashes()
+    hashes = always_hashes()
     with conn.transaction():
         changed = _changed(conn, hashes)
         for path in listed_files("always.sql"):
             _run_file(conn, path)
         bookkeeping.save_loaded_files(conn, hashes)
     return changed, len(hashes)
-
-
-def _always_hashes() -> dict[str, str]:
-    root = data_dir("sql")
-    return {path: hashlib.sha256((root / path).read_bytes()).hexdigest() for path in listed_files("always.sql")}
 
 
 def _changed(conn: Connection, hashes: dict[str, str]) -> tuple[str, ...]:
@@ -234,7 +203,6 @@ def _changed(conn: Connection, hashes: dict[str, str]) -> tuple[str, ...]:
 
 def _run_file(conn: Connection, path: str) -> None:
     """Execute one file of sql/ whole; its warnings go to the log, its error names the file."""
-    text = (data_dir("sql") / path).read_text(encoding="utf-8")
 
     def tell(diagnostic: psycopg.errors.Diagnostic) -> None:
         if diagnostic.severity_nonlocalized == "WARNING":
@@ -242,7 +210,7 @@ def _run_file(conn: Connection, path: str) -> None:
 
     conn.add_notice_handler(tell)
     try:
-        conn.execute(cast(Any, text))
+        conn.execute(cast(Any, text_of(path)))
     except psycopg.Error as error:
         raise SchemaError(f"sql/{path}: {_explain(error)}") from error
     finally:

@@ -145,7 +145,7 @@ def test_recovered_jobs_run_alone_also_after_a_failure(conn: Connection) -> None
 def crash(server: Server) -> None:
     """Stop the server as a power cut would."""
     command = [server.bin / "pg_ctl", "-D", server.data, "-m", "immediate", "-w", "stop"]
-    assert devserver._run(command, server.base).returncode == 0
+    assert devserver.run(command, server.base).returncode == 0
 
 
 def test_b13_a_sweep_that_a_crash_interrupts_is_done_whole_by_the_next(own_server: Server) -> None:

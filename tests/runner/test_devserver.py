@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from cluster import ROOT, make_base
-from jobrunner import devdb, devserver
+from jobrunner import devbinaries, devdb, devserver
 from jobrunner.devserver import DevServerError, Server
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it is about dropping root's rights")
@@ -24,7 +24,7 @@ def base() -> Iterator[Path]:
     """A short directory; a server that is left in it is stopped."""
     path = make_base()
     yield path
-    server = Server(devserver.usable_bin(devserver.find_bin()), path, path)
+    server = Server(devbinaries.usable_bin(devbinaries.find_bin()), path, path)
     devserver.stop(server)
     shutil.rmtree(path)
 
@@ -80,7 +80,7 @@ def test_start_where_another_server_has_the_port_is_one_clear_line(base: Path) -
 def test_start_with_a_setting_that_does_not_exist_says_so_and_leaves_nothing_running(base: Path) -> None:
     with pytest.raises(DevServerError, match=r'unrecognized configuration parameter "no_such_thing"'):
         devserver.start(base, options={"no_such_thing": "1"})
-    assert devserver.running_pid(Server(devserver.find_bin(), base, base)) is None
+    assert devserver.running_pid(Server(devbinaries.find_bin(), base, base)) is None
 
 
 def test_start_below_a_path_that_is_too_long_for_a_socket(base: Path) -> None:
@@ -99,32 +99,32 @@ def test_start_of_another_major_version_on_old_data_names_both(base: Path) -> No
 def test_find_bin_refuses_a_directory_without_initdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBRUNNER_PG_BIN", str(tmp_path))
     with pytest.raises(DevServerError, match="holds no initdb"):
-        devserver.find_bin()
+        devbinaries.find_bin()
 
 
 def test_find_bin_takes_the_variable_then_debian_then_the_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
-    embedded = devserver.embedded_bin()
+    embedded = devbinaries.embedded_bin()
     assert embedded is not None
     monkeypatch.setenv("JOBRUNNER_PG_BIN", str(embedded))
-    assert devserver.find_bin() == embedded
+    assert devbinaries.find_bin() == embedded
     monkeypatch.delenv("JOBRUNNER_PG_BIN")
-    assert devserver.find_bin() == (devserver.debian_bin() or embedded)
-    monkeypatch.setattr(devserver, "DEBIAN", Path("/nonexistent"))
-    assert devserver.find_bin() == embedded
+    assert devbinaries.find_bin() == (devbinaries.debian_bin() or embedded)
+    monkeypatch.setattr(devbinaries, "DEBIAN", Path("/nonexistent"))
+    assert devbinaries.find_bin() == embedded
 
 
 @as_root
 def test_start_with_binaries_and_data_that_the_servers_user_cannot_reach(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    embedded = devserver.embedded_bin()
+    embedded = devbinaries.embedded_bin()
     assert embedded is not None
     package = embedded.parents[1]
     home = tmp_path / package.name
     shutil.copytree(embedded.parent, home / "pginstall", symlinks=True)
     shutil.copytree(package.with_name(f"{package.name}.libs"), tmp_path / f"{package.name}.libs")
     tmp_path.chmod(0o700)
-    monkeypatch.setattr(devserver, "ROOT_CACHE", base / "cache")
+    monkeypatch.setattr(devbinaries, "ROOT_CACHE", base / "cache")
     base.chmod(0o755)
     with pytest.raises(DevServerError, match="cannot enter"):
         devserver.start(tmp_path / "data", embedded)
@@ -132,30 +132,29 @@ def test_start_with_binaries_and_data_that_the_servers_user_cannot_reach(
     with psycopg.connect(server.dsn()) as conn:
         assert conn.execute("select 1").fetchone() == (1,)
     assert server.bin.is_relative_to(base / "cache")
-    assert devserver.usable_bin(home / "pginstall" / "bin") == server.bin
+    assert devbinaries.usable_bin(home / "pginstall" / "bin") == server.bin
     assert tmp_path.stat().st_mode & 0o777 == 0o700  # nobody's home was opened
     devserver.stop(server)
 
 
 @as_root
 def test_start_as_an_ordinary_user_needs_no_rights(base: Path) -> None:
-    source = (ROOT / "runner" / "jobrunner" / "devserver.py").read_text()
-    script = source + (
-        "\nserver = start(Path(sys.argv[1]), Path(sys.argv[2]))"
-        "\nassert running_pid(server)\nstop(server)\nprint(server.data.owner())\n"
+    package = base / "code" / "jobrunner"  # the checkout may lie where nobody may read
+    package.mkdir(parents=True)
+    for name in ("__init__", "devserver", "devbinaries"):
+        shutil.copy(ROOT / "runner" / "jobrunner" / f"{name}.py", package)
+    script = (
+        "import sys; from pathlib import Path; from jobrunner.devserver import *\n"
+        "server = start(Path(sys.argv[1]), Path(sys.argv[2]))\n"
+        "assert running_pid(server)\nstop(server)\nprint(server.data.owner())\n"
     )
-    binaries = devserver.usable_bin(devserver.find_bin())
+    binaries = devbinaries.usable_bin(devbinaries.find_bin())
     os.chown(base, 65534, 65534)
     interpreter = shutil.which("python3", path="/usr/bin:/usr/local/bin:/bin") or sys.executable
     done = subprocess.run(
-        [
-            interpreter,
-            "-c",
-            "import sys\n" + script.replace("from __future__ import annotations\n", ""),
-            base,
-            binaries,
-        ],
+        [interpreter, "-c", script, base, binaries],
         cwd="/",
+        env={"PYTHONPATH": str(base / "code")},
         user=65534,
         group=65534,
         extra_groups=[],

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from jobrunner import schema
+from jobrunner import schema, sqlfiles
 from jobrunner.errors import ConnectError, SchemaError
 
 
@@ -25,7 +25,7 @@ def test_listed_files_refuses_a_line_that_psql_would_take_differently(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "once.sql").write_text("-- [types]\n\\ir a.sql\nselect 1;\n")
-    monkeypatch.setattr(schema, "data_dir", lambda name: tmp_path)
+    monkeypatch.setattr(sqlfiles, "data_dir", lambda name: tmp_path)
     with pytest.raises(SchemaError, match=r"once\.sql:3 "):
         schema.listed_files("once.sql")
 
@@ -98,7 +98,7 @@ def test_migrate_by_a_stranger_says_what_is_not_allowed(connect: Any, fresh_dsn:
 def test_migrate_error_names_the_file_and_leaves_nothing(
     empty_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = schema.data_dir
+    real = sqlfiles.data_dir
 
     def broken(name: str) -> Path:
         return tmp_path if name == "sql" else real(name)
@@ -110,7 +110,7 @@ def test_migrate_error_names_the_file_and_leaves_nothing(
     with (tmp_path / "always.sql").open("a") as always:
         always.write("\\ir functions/broken.sql\n")
     (tmp_path / "functions" / "broken.sql").write_text("create function mdm.broken() returns int as $$ nonsense $$;")
-    monkeypatch.setattr(schema, "data_dir", broken)
+    monkeypatch.setattr(sqlfiles, "data_dir", broken)
     with pytest.raises(SchemaError, match=r"sql/functions/broken\.sql: "):
         schema.migrate(empty_dsn)
     with psycopg.connect(empty_dsn) as conn:
