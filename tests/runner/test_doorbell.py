@@ -1,0 +1,140 @@
+"""How idle slots hear of work: by NOTIFY, by polling, and from each other (design 5.5, B59)."""
+
+from __future__ import annotations
+
+import threading
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from jobrunner.bell import Bell
+from jobrunner.db.connect import Target
+from jobs import Connection, enqueue, make_kind, statuses, value
+from runnerkit import eventually, serving
+
+KIND = "rung"
+
+
+@pytest.fixture(autouse=True)
+def kind(conn: Connection) -> str:
+    return make_kind(conn, KIND)
+
+
+def idle(served: Any, slots: int = 1) -> None:
+    """Wait until all slots sleep and the next poll is far away."""
+    eventually(lambda: served.pool._shared.bell.idle == slots)
+    eventually(lambda: served.pool._doorbell._pause >= 1.0)
+
+
+def test_doorbell_notify_wakes_an_idle_slot_at_once(conn: Connection, dsn: str) -> None:
+    started: list[float] = []
+    with serving(dsn, {KIND: lambda job, ctx: started.append(monotonic())}) as served:
+        eventually(lambda: value(conn, "select bool_or(hungry) from mdm.aa_job_runner"))
+        waits = []
+        for number in range(5):
+            idle(served)
+            before = monotonic()
+            enqueue(conn, KIND)
+            eventually(lambda number=number: len(started) > number, every=0.001)
+            waits.append(started[-1] - before)
+    assert sorted(waits)[2] < 0.2, f"polling alone takes half a second on average: {waits}"
+
+
+@pytest.mark.parametrize("listen", [None, "postgresql://nobody@/none?host=/nowhere"])
+def test_b59_doorbell_polls_where_nothing_can_be_heard(conn: Connection, dsn: str, listen: str | None) -> None:
+    with serving(dsn, {KIND: lambda job, ctx: None}, listen=Target(listen) if listen else None) as served:
+        idle(served)
+        for _ in range(10):
+            enqueue(conn, KIND)
+        eventually(lambda: statuses(conn) == {"done": 10}, seconds=2)
+
+
+def test_b59_doorbell_finds_a_retry_that_falls_due(conn: Connection, dsn: str) -> None:
+    make_kind(conn, KIND, base_delay="1 second", jitter=0)
+    ran: list[int] = []
+
+    def handler(job: Any, ctx: Any) -> None:
+        ran.append(job.attempts)
+        if job.attempts == 1:
+            raise ValueError
+
+    enqueue(conn, KIND)
+    with serving(dsn, {KIND: handler}):
+        eventually(lambda: statuses(conn) == {"done": 1}, seconds=4)
+    assert ran == [1, 2]
+
+
+def test_b59_doorbell_listens_again_after_its_connection_was_lost(conn: Connection, dsn: str) -> None:
+    started: list[float] = []
+    query = (
+        "select pid from pg_stat_activity where application_name = 'jobrunner doorbell' and query = 'listen mdm_jobs'"
+    )
+    with serving(dsn, {KIND: lambda job, ctx: started.append(monotonic())}) as served:
+        [first] = eventually(lambda: conn.execute(query).fetchall())
+        conn.execute("select pg_terminate_backend(%s, 5000)", first)
+        eventually(lambda: [pid for (pid,) in conn.execute(query) if pid != first[0]])
+        idle(served)
+        before = monotonic()
+        enqueue(conn, KIND)
+        eventually(lambda: started, every=0.001)
+    assert started[0] - before < 0.2
+
+
+def test_doorbell_wakes_as_many_slots_as_there_is_work(conn: Connection, dsn: str) -> None:
+    together = threading.Barrier(4)
+    with serving(dsn, {KIND: lambda job, ctx: together.wait(5) and None}, concurrency=4) as served:
+        idle(served, 4)
+        for _ in range(4):
+            enqueue(conn, KIND)
+        eventually(lambda: statuses(conn) == {"done": 4})
+    assert not together.broken
+
+
+def sleeping(bell: Bell, count: int) -> list[threading.Thread]:
+    threads = [threading.Thread(target=bell.wait, kwargs={"after_work": False}) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: bell.idle == count)
+    return threads
+
+
+def test_bell_ring_wakes_one() -> None:
+    bell = Bell(3, lambda: None)
+    threads = sleeping(bell, 3)
+    assert bell.all_idle
+    bell.ring()
+    eventually(lambda: sum(thread.is_alive() for thread in threads) == 2)
+    assert (bell.idle, bell.all_idle) == (2, False)
+    bell.stop()
+    for thread in threads:
+        thread.join(5)
+
+
+def test_bell_rung_while_nobody_sleeps_lets_the_next_one_look_again() -> None:
+    bell = Bell(1, lambda: None)
+    bell.ring()
+    bell.ring()
+    bell.wait(after_work=True)  # at once
+    [thread] = sleeping(bell, 1)
+    bell.stop()
+    thread.join(5)
+
+
+def test_bell_is_passed_on_to_sleepers_only() -> None:
+    bell = Bell(2, lambda: None)
+    bell.pass_on()
+    [thread] = sleeping(bell, 1)
+    assert thread.is_alive()
+    bell.pass_on()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_bell_tells_of_a_sleeper_that_had_worked() -> None:
+    told: list[int] = []
+    bell = Bell(1, lambda: told.append(1))
+    bell.stop()
+    bell.wait(after_work=False)
+    bell.wait(after_work=True)
+    assert told == [1]

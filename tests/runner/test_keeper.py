@@ -1,0 +1,237 @@
+"""The keeper in a serving pool: heartbeats, lost leases, long handlers, time limits, settings (D5, design 4)."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from jobrunner import keeper, pool
+from jobrunner.errors import Cancelled, StuckError, UnfinishedError
+from jobrunner.job import Context, Job
+from jobs import Connection, actions, call, claim_one, enqueue, job, make_kind, make_tenant, status, statuses, value
+from runnerkit import eventually, serving
+
+KIND = "kept"
+
+
+@pytest.fixture(autouse=True)
+def kind(conn: Connection) -> str:
+    return make_kind(conn, KIND, base_delay="1 hour", max_delay="6 hours", stale_ttl="15 seconds", max_attempts=3)
+
+
+class Gate:
+    """A handler that stays inside until it is let out."""
+
+    def __init__(self) -> None:
+        self.inside = threading.Semaphore(0)
+        self.out = threading.Event()
+        self.cancelled: list[bool] = []
+        self.contexts: list[Context] = []
+
+    def __call__(self, job: Job, ctx: Context) -> None:
+        self.contexts.append(ctx)
+        self.inside.release()
+        self.out.wait(30)
+        self.cancelled.append(ctx.cancelled)
+
+    def entered(self) -> None:
+        assert self.inside.acquire(timeout=10), "the handler was not called"
+
+
+def test_keeper_extends_the_lease_of_a_running_job(conn: Connection, dsn: str) -> None:
+    gate, job_id = Gate(), enqueue(conn, KIND)
+    with serving(dsn, {KIND: gate}):
+        gate.entered()
+        beat = eventually(lambda: job(conn, job_id)["heartbeat_at"], seconds=8)
+        assert 4 <= (beat - job(conn, job_id)["claimed_at"]).total_seconds() <= 7, "every third of 15 seconds"
+        gate.out.set()
+        eventually(lambda: status(conn, job_id) == "done")
+    assert gate.cancelled == [False]
+
+
+def test_keeper_cancels_a_handler_whose_lease_is_lost(conn: Connection, dsn: str) -> None:
+    tenant, job_id = make_tenant(conn), enqueue(conn, KIND)
+    entered, ended = threading.Event(), threading.Event()
+    raised: list[BaseException] = []
+
+    def handler(job: Job, ctx: Context) -> None:
+        given = ctx.connection()
+        given.execute("update mdm.aa_tenant set name = 'zombie' where id = %s", (tenant,))
+        entered.set()
+        try:
+            given.execute("select pg_sleep(60)")
+        except BaseException as error:
+            raised.append(error)
+            ctx.raise_if_cancelled()
+        finally:
+            ended.set()
+
+    with serving(dsn, {KIND: handler}) as served:
+        assert entered.wait(10)
+        call(conn, "stop_job", job_id=job_id)
+        assert ended.wait(10), "the handler was not cancelled"
+        eventually(lambda: served.pool.tally.lost == 1)
+        next_id = enqueue(conn, KIND)
+        entered.clear()
+        assert entered.wait(10), "the slot does not work any more"
+        call(conn, "stop_job", job_id=next_id)
+    assert status(conn, job_id) == "failed"
+    assert value(conn, "select name from mdm.aa_tenant where id = %s", tenant) == ""
+    assert value(conn, "select count(*) from pg_stat_activity where query like 'select pg_sleep%%'") == 0
+
+
+def test_keeper_gives_back_what_stands_behind_a_long_handler(conn: Connection, dsn: str) -> None:
+    """Rule 6: quick runs made the claim large; the jobs behind the long one are back in their place after a second."""
+    gate = Gate()
+    quick = {enqueue(conn, KIND) for _ in range(200)}
+    long_id = enqueue(conn, KIND, {"long": True})
+    behind = [enqueue(conn, KIND) for _ in range(40)]
+    places = {job_id: job(conn, job_id)["available_at"] for job_id in behind}
+
+    def handler(job: Job, ctx: Context) -> None:
+        if job.payload:
+            gate(job, ctx)
+
+    with serving(dsn, {KIND: handler}):
+        gate.entered()
+        eventually(lambda: {status(conn, job_id) for job_id in behind} == {"pending"}, seconds=5)
+        eventually(lambda: {status(conn, job_id) for job_id in quick} == {"done"}, seconds=5)
+        rows = [job(conn, job_id) for job_id in behind]
+        assert {row["attempts"] for row in rows} == {0}
+        assert {row["id"]: row["available_at"] for row in rows} == places
+        assert any(row["releases"] for row in rows), "none was claimed with the long one: the test proves nothing"
+        gate.out.set()
+        eventually(lambda: statuses(conn) == {"done": 241})
+    assert status(conn, long_id) == "done"
+
+
+def test_b77_keeper_fails_a_handler_that_hangs_and_opens_another_slot(conn: Connection, dsn: str) -> None:
+    make_kind(conn, KIND, handler_timeout="1 second")
+    gate = Gate()
+    hung = [enqueue(conn, KIND, {"hang": True}) for _ in range(2)]
+    good = enqueue(conn, KIND)
+
+    def handler(job: Job, ctx: Context) -> None:
+        if job.payload:
+            gate(job, ctx)
+
+    with serving(dsn, {KIND: handler}, concurrency=2) as served:
+        gate.entered()
+        gate.entered()
+        eventually(lambda: status(conn, good) == "done", seconds=3)
+        rows = [job(conn, job_id) for job_id in hung]
+        assert [(row["status"], row["attempts"]) for row in rows] == [("pending", 1)] * 2
+        assert {row["last_error"] for row in rows} == {"HandlerTimeout: ran longer than 1 s"}
+        assert [context.cancelled for context in gate.contexts] == [True, True]
+        with pytest.raises(Cancelled):
+            gate.contexts[0].connection()
+        before = [job(conn, job_id) for job_id in hung]
+        gate.out.set()
+        eventually(lambda: len(gate.cancelled) == 2)
+        after = enqueue(conn, KIND)
+        eventually(lambda: status(conn, after) == "done")
+        assert [job(conn, job_id) for job_id in hung] == before, "a handler whose time was up ended its job later"
+        assert (served.pool.tally.failed, served.pool.tally.done) == (2, 2)
+
+
+def test_keeper_more_stuck_handlers_than_slots_end_the_process(conn: Connection, dsn: str) -> None:
+    make_kind(conn, KIND, handler_timeout="0.3 seconds")
+    gate = Gate()
+    for _ in range(2):
+        enqueue(conn, KIND)
+    with serving(dsn, {KIND: gate}) as served:
+        eventually(lambda: served.error is not None)
+        gate.out.set()
+    assert isinstance(served.error, StuckError)
+    assert served.error.exit_code == 70
+
+
+def test_keeper_announces_the_runner_and_takes_it_off(conn: Connection, dsn: str) -> None:
+    with serving(dsn, {KIND: Gate()}):
+        row = eventually(lambda: conn.execute("select kinds, tenant_ids, hungry from mdm.aa_job_runner").fetchone())
+        assert row == ([KIND], None, True)
+    assert value(conn, "select count(*) from mdm.aa_job_runner") == 0
+
+
+def test_keeper_waives_notifications_while_every_claim_comes_back_full(conn: Connection, dsn: str) -> None:
+    gate = Gate()
+    for _ in range(3):
+        enqueue(conn, KIND)
+    with serving(dsn, {KIND: gate}):
+        gate.entered()
+        eventually(lambda: not value(conn, "select bool_or(hungry) from mdm.aa_job_runner"))
+        gate.out.set()
+        eventually(lambda: value(conn, "select bool_and(hungry) from mdm.aa_job_runner"), seconds=3)
+
+
+def test_keeper_reads_settings_and_limits_again(conn: Connection, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "REFRESH_SECONDS", 0.2)
+    tenant = make_tenant(conn)
+    ran: list[int] = []
+    with serving(dsn, {KIND: lambda job, ctx: ran.append(job.id)}) as served:
+        shared = served.pool._shared
+        assert shared.kinds.ttl_seconds(KIND) == 15
+        make_kind(conn, KIND, stale_ttl="60 seconds")
+        conn.execute(
+            """update mdm.aa_tenant set metadata = '{"rate_limit": {"kept": {"rps": 0, "burst": 1}}}' where id = %s""",
+            (tenant,),
+        )
+        eventually(lambda: shared.kinds.ttl_seconds(KIND) == 60)
+        jobs = [enqueue(conn, KIND, tenant_id=tenant) for _ in range(3)]
+        eventually(lambda: served.pool.tally.released == 2)
+    assert [status(conn, job_id) for job_id in jobs].count("done") == len(ran) == 1
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_b74_pool_gives_unfinished_jobs_back(conn: Connection, dsn: str, signals: int) -> None:
+    gate, jobs = Gate(), [enqueue(conn, KIND) for _ in range(3)]
+    with serving(dsn, {KIND: gate}, concurrency=2, grace_seconds=0.3 if signals == 1 else 60.0) as served:
+        gate.entered()
+        gate.entered()
+        served.signals.count = signals - 1
+        served.stop()
+        gate.out.set()
+    assert isinstance(served.error, UnfinishedError)
+    assert served.error.exit_code == 5
+    assert [(job(conn, job_id)["status"], job(conn, job_id)["attempts"]) for job_id in jobs] == [("pending", 0)] * 3
+    assert [context.cancelled for context in gate.contexts] == [True, True]
+
+
+def test_b74_pool_lets_running_jobs_end_within_the_grace(conn: Connection, dsn: str) -> None:
+    gate, jobs = Gate(), [enqueue(conn, KIND) for _ in range(3)]
+    with serving(dsn, {KIND: gate}, concurrency=2, grace_seconds=30.0) as served:
+        gate.entered()
+        gate.entered()
+        threading.Timer(0.5, gate.out.set).start()
+        served.stop()
+    assert served.error is None
+    assert sorted(status(conn, job_id) for job_id in jobs) == ["done", "done", "pending"]
+    assert job(conn, jobs[2])["attempts"] == 0
+
+
+def test_b12_pool_recovers_the_jobs_of_a_dead_runner_at_its_start(conn: Connection, dsn: str) -> None:
+    job_id = enqueue(conn, KIND)
+    claim_one(conn, KIND, worker_id="dead")
+    conn.execute("update mdm.aa_job set claimed_at = claimed_at - interval '1 minute'")
+    with serving(dsn, {KIND: lambda job, ctx: None}):
+        eventually(lambda: status(conn, job_id) == "done")
+    assert actions(conn, job_id) == ["job_enqueued", "job_done"]
+
+
+def test_pool_replaces_a_slot_that_died(conn: Connection, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    died: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", died.append)
+    original = pool.Slot._turn
+
+    def turn(slot: Any) -> None:
+        if not died:
+            raise AssertionError("a fault of ours")
+        original(slot)
+
+    monkeypatch.setattr(pool.Slot, "_turn", turn)
+    job_id = enqueue(conn, KIND)
+    with serving(dsn, {KIND: lambda job, ctx: None}):
+        eventually(lambda: status(conn, job_id) == "done")
+    assert len(died) == 1

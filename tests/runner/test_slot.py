@@ -1,0 +1,447 @@
+"""A slot against the real server: how each way of a handler to end is told to the database."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from jobrunner.errors import PermanentError, RetryLater, Snooze
+from jobrunner.job import Context, Job
+from jobrunner.shared import Mode
+from jobs import (
+    Connection,
+    actions,
+    call,
+    claim_one,
+    enqueue,
+    job,
+    make_due,
+    make_kind,
+    make_tenant,
+    status,
+    statuses,
+    value,
+    violations,
+)
+from runnerkit import drain
+
+KIND = "tried"
+MARK = "update mdm.aa_tenant set name = %s where id = %s"
+
+
+@pytest.fixture(autouse=True)
+def kind(conn: Connection) -> str:
+    return make_kind(conn, KIND, base_delay="1 hour", max_delay="6 hours", max_attempts=3, stale_ttl="15 minutes")
+
+
+def name_of(conn: Connection, tenant: Any) -> str:
+    return str(value(conn, "select name from mdm.aa_tenant where id = %s", tenant))
+
+
+def test_slot_finishes_quick_jobs_together(conn: Connection, dsn: str) -> None:
+    for _ in range(60):
+        enqueue(conn, KIND)
+    seen: list[Job] = []
+    tally = drain(dsn, {KIND: lambda job, ctx: seen.append(job)})
+    assert (tally.done, len(seen), len({job.id for job in seen})) == (60, 60, 60)
+    assert statuses(conn) == {"done": 60}
+    transactions = value(conn, "select count(distinct xmin::text) from mdm.aa_job")
+    assert transactions < 20, "they were finished one by one"
+    assert violations(conn) == {}
+
+
+def test_slot_works_in_the_order_of_priority(conn: Connection, dsn: str) -> None:
+    ids = {priority: enqueue(conn, KIND, priority=priority) for priority in (300, -7, 100)}
+    seen: list[int] = []
+    drain(dsn, {KIND: lambda job, ctx: seen.append(job.id)})
+    assert seen == [ids[-7], ids[100], ids[300]]
+
+
+def test_slot_commits_the_writes_of_a_handler_with_its_status(conn: Connection, dsn: str) -> None:
+    tenant, job_id = make_tenant(conn), enqueue(conn, KIND)
+    states: list[str] = []
+
+    def handler(job: Job, ctx: Context) -> None:
+        ctx.connection().execute(MARK, ("written", tenant))
+        states.append(name_of(conn, tenant) + status(conn, job.id))
+
+    drain(dsn, {KIND: handler})
+    assert states == ["running"], "nothing is visible before the commit"
+    assert (name_of(conn, tenant), status(conn, job_id)) == ("written", "done")
+    assert actions(conn, job_id) == ["job_enqueued", "job_done"]
+    written = value(conn, "select xmin::text from mdm.aa_tenant where id = %s", tenant)
+    assert written == value(conn, "select xmin::text from mdm.aa_job where id = %s", job_id)
+
+
+def test_b53_slot_records_the_failure_after_an_sql_error(conn: Connection, dsn: str) -> None:
+    tenant, broken = make_tenant(conn), enqueue(conn, KIND, {"broken": True})
+    sound = enqueue(conn, KIND)
+
+    def handler(job: Job, ctx: Context) -> None:
+        ctx.connection().execute(MARK, ("written", tenant))
+        if job.payload.get("broken"):
+            ctx.connection().execute("select 1/0")
+
+    tally = drain(dsn, {KIND: handler})
+    row = job(conn, broken)
+    assert (row["status"], row["attempts"], tally.failed) == ("pending", 1, 1)
+    assert row["last_error"] == "DivisionByZero: division by zero"
+    assert value(conn, "select %s > clock_timestamp() + interval '59 minutes'", row["available_at"])
+    assert (status(conn, sound), name_of(conn, tenant)) == ("done", "written")
+
+
+def swallows(job: Job, ctx: Context) -> None:
+    try:
+        ctx.connection().execute("select 1/0")
+    except psycopg.Error:
+        return
+
+
+def closes(job: Job, ctx: Context) -> None:
+    ctx.connection().close()
+
+
+KEPT: list[Any] = []  # a pipeline ends when nobody refers to it any more
+
+
+def leaves_a_pipeline(job: Job, ctx: Context) -> None:
+    KEPT.append(ctx.connection().pipeline())
+    KEPT[-1].__enter__()
+
+
+def exits(job: Job, ctx: Context) -> None:
+    raise SystemExit(3)
+
+
+def nul(job: Job, ctx: Context) -> None:
+    raise ValueError("a\x00b")
+
+
+@pytest.mark.parametrize(
+    ("handler", "error"),
+    [
+        (swallows, "left its transaction aborted"),
+        (closes, "closed or busy"),
+        (leaves_a_pipeline, "closed or busy"),
+        (exits, "SystemExit: 3"),
+        pytest.param(nul, "ValueError: ab", id="test_b17"),
+    ],
+)
+def test_slot_survives_a_bad_handler_and_runs_the_next_job(
+    conn: Connection, dsn: str, handler: Callable[[Job, Context], None], error: str
+) -> None:
+    bad = enqueue(conn, KIND)
+    good = enqueue(conn, KIND, {"good": True})
+    tenant = make_tenant(conn)
+
+    def either(job: Job, ctx: Context) -> None:
+        if job.payload:
+            ctx.connection().execute(MARK, ("good", tenant))
+        else:
+            handler(job, ctx)
+
+    drain(dsn, {KIND: either})
+    row = job(conn, bad)
+    assert (row["status"], row["attempts"]) == ("pending", 1)
+    assert error in row["last_error"]
+    assert (status(conn, good), name_of(conn, tenant)) == ("done", "good")
+
+
+def test_b55_slot_hides_the_settings_of_a_handler_from_the_next(conn: Connection, dsn: str) -> None:
+    for number in range(2):
+        enqueue(conn, KIND, {"number": number})
+    seen: list[Any] = []
+
+    def handler(job: Job, ctx: Context) -> None:
+        given = ctx.connection()
+        query = "select current_setting('search_path'), current_setting('statement_timeout'), current_user"
+        seen.append(given.execute(query).fetchone())
+        given.execute("set search_path = ''")
+        given.execute("set statement_timeout = '1h'")
+        given.execute("set role mdm_monitor")
+        given.execute("create temp table t ()")
+
+    assert drain(dsn, {KIND: handler}).done == 2
+    assert seen[0] == seen[1]
+
+
+def test_slot_finishes_a_job_whose_handler_committed_by_itself(conn: Connection, dsn: str) -> None:
+    tenant, job_id = make_tenant(conn), enqueue(conn, KIND)
+
+    def handler(job: Job, ctx: Context) -> None:
+        ctx.connection().execute(MARK, ("committed", tenant))
+        ctx.connection().execute("commit")
+
+    assert drain(dsn, {KIND: handler}).done == 1
+    assert (name_of(conn, tenant), status(conn, job_id)) == ("committed", "done")
+
+
+def test_slot_fails_a_job_whose_commit_is_refused(conn: Connection, dsn: str) -> None:
+    job_id = enqueue(conn, KIND)
+
+    def handler(job: Job, ctx: Context) -> None:
+        given = ctx.connection()
+        given.execute("create temp table once (n int unique deferrable initially deferred) on commit drop")
+        given.execute("insert into once values (1), (1)")
+
+    assert drain(dsn, {KIND: handler}).failed == 1
+    row = job(conn, job_id)
+    assert row["status"] == "pending"
+    assert "once_n_key" in row["last_error"] or "pending trigger events" in row["last_error"]
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "attempts", "text"),
+    [
+        (PermanentError("never"), "dlq", 1, "PermanentError: never"),
+        (RetryLater(7200, "busy"), "pending", 1, "RetryLater: busy"),
+        (Snooze(7200, "not now"), "pending", 0, "released: not now"),
+        (Snooze(float("nan"), "odd"), "pending", 0, "released: odd"),
+        (Snooze(1e300, "odd"), "pending", 0, "released: odd"),
+        (RetryLater(-5, "odd"), "pending", 1, "RetryLater: odd"),
+    ],
+)
+def test_slot_obeys_what_a_handler_raises(
+    conn: Connection, dsn: str, error: Exception, state: str, attempts: int, text: str
+) -> None:
+    job_id = enqueue(conn, KIND)
+
+    def handler(job: Job, ctx: Context) -> None:
+        raise error
+
+    drain(dsn, {KIND: handler}, mode=Mode.ONCE)
+    row = job(conn, job_id)
+    assert (row["status"], row["attempts"], row["last_error"]) == (state, attempts, text)
+    if "busy" in text or "not now" in text:
+        assert value(conn, "select %s - clock_timestamp() between '1:59:50' and '2:00:00'", row["available_at"])
+
+
+def test_slot_buries_a_job_after_its_last_attempt(conn: Connection, dsn: str) -> None:
+    job_id = enqueue(conn, KIND)
+
+    def handler(job: Job, ctx: Context) -> None:
+        raise ValueError(f"attempt {job.attempts}")
+
+    for _ in range(3):
+        make_due(conn, job_id)
+        tally = drain(dsn, {KIND: handler})
+    assert (tally.dead, status(conn, job_id)) == (1, "dlq")
+    assert job(conn, job_id)["last_error"] == "ValueError: attempt 3"
+
+
+def test_slot_chunks_are_transactions_and_the_last_carries_the_finish(conn: Connection, dsn: str) -> None:
+    tenant, job_id = make_tenant(conn), enqueue(conn, KIND)
+    seen: list[tuple[str, str]] = []
+
+    def handler(job: Job, ctx: Context) -> None:
+        for number in (1, 2):
+            with ctx.chunk() as chunk:
+                chunk.connection.execute(MARK, (f"chunk {number}", tenant))
+                if number == 2:
+                    chunk.finish()
+            seen.append((name_of(conn, tenant), status(conn, job.id)))
+        with pytest.raises(RuntimeError, match="after the chunk that finished"):
+            ctx.connection()
+
+    assert drain(dsn, {KIND: handler}).done == 1
+    assert seen == [("chunk 1", "running"), ("chunk 2", "done")]
+    assert actions(conn, job_id) == ["job_enqueued", "job_done"]
+
+
+def test_slot_chunks_without_a_finish_are_finished_afterwards(conn: Connection, dsn: str) -> None:
+    tenant, job_id = make_tenant(conn), enqueue(conn, KIND)
+
+    def handler(job: Job, ctx: Context) -> None:
+        with ctx.chunk() as chunk:
+            chunk.connection.execute(MARK, ("chunk", tenant))
+
+    assert drain(dsn, {KIND: handler}).done == 1
+    assert (name_of(conn, tenant), status(conn, job_id)) == ("chunk", "done")
+
+
+def test_slot_rolls_back_the_chunk_of_an_error_and_keeps_those_before(conn: Connection, dsn: str) -> None:
+    tenant, job_id = make_tenant(conn), enqueue(conn, KIND)
+
+    def handler(job: Job, ctx: Context) -> None:
+        with ctx.chunk() as chunk:
+            chunk.connection.execute(MARK, ("first", tenant))
+        with ctx.chunk() as chunk:
+            chunk.connection.execute(MARK, ("second", tenant))
+            raise ValueError("broken")
+
+    assert drain(dsn, {KIND: handler}).failed == 1
+    assert (name_of(conn, tenant), job(conn, job_id)["last_error"]) == ("first", "ValueError: broken")
+
+
+def test_slot_error_after_the_finishing_chunk_changes_nothing(conn: Connection, dsn: str) -> None:
+    job_id = enqueue(conn, KIND)
+
+    def handler(job: Job, ctx: Context) -> None:
+        with ctx.chunk() as chunk:
+            chunk.finish()
+        raise ValueError("too late")
+
+    tally = drain(dsn, {KIND: handler})
+    assert (tally.done, tally.failed, status(conn, job_id)) == (1, 0, "done")
+
+
+def test_slot_refuses_a_chunk_inside_the_transaction_of_the_job(conn: Connection, dsn: str) -> None:
+    job_id = enqueue(conn, KIND)
+
+    def handler(job: Job, ctx: Context) -> None:
+        ctx.connection()
+        with ctx.chunk():
+            pass
+
+    drain(dsn, {KIND: handler})
+    assert "RuntimeError: chunk() inside another transaction" in job(conn, job_id)["last_error"]
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_b01_slot_that_lost_its_lease_changes_nothing(conn: Connection, dsn: str, used: bool) -> None:
+    tenant, job_id = make_tenant(conn), enqueue(conn, KIND)
+    other: list[Any] = []
+
+    def handler(job: Job, ctx: Context) -> None:
+        if used:
+            ctx.connection().execute(MARK, ("zombie", tenant))
+        conn.execute("update mdm.aa_job set claimed_at = claimed_at - interval '1 hour' where id = %s", (job.id,))
+        assert call(conn, "recover_stale_jobs")
+        other.append(claim_one(conn, KIND, worker_id="other"))
+
+    tally = drain(dsn, {KIND: handler}, mode=Mode.ONCE)
+    row = job(conn, job_id)
+    assert (tally.done, tally.lost) == (0, 1)
+    assert (row["status"], row["claimed_by"], row["lease_no"]) == ("running", "other", other[0]["lease_no"])
+    assert (name_of(conn, tenant), actions(conn, job_id)) == ("", ["job_enqueued"])
+
+
+def test_b65_slot_takes_the_next_job_when_its_own_is_gone(conn: Connection, dsn: str) -> None:
+    gone, next_id = enqueue(conn, KIND), enqueue(conn, KIND)
+
+    def handler(job: Job, ctx: Context) -> None:
+        if job.id == gone:
+            call(conn, "stop_job", job_id=gone)
+            call(conn, "discard_job", job_id=gone)
+
+    tally = drain(dsn, {KIND: handler})
+    assert (tally.done, tally.lost) == (1, 1)
+    assert (status(conn, gone), status(conn, next_id)) == ("gone", "done")
+
+
+def test_slot_lost_answer_to_a_commit_counts_as_the_success_it_was(conn: Connection, dsn: str) -> None:
+    job_id, tenant = enqueue(conn, KIND), make_tenant(conn)
+
+    def handler(job: Job, ctx: Context) -> None:
+        ctx.connection().execute(MARK, ("written", tenant))
+        # Another session finishes the job under the same lease, as if our own commit had gone through unseen.
+        call(conn, "finish_job", job_id=job.id, lease_no=job.lease_no)
+        conn.execute("select pg_terminate_backend(%s, 5000)", (ctx.connection().info.backend_pid,))
+
+    tally = drain(dsn, {KIND: handler})
+    assert (tally.done, tally.failed, tally.lost) == (1, 0, 0)
+    assert status(conn, job_id) == "done"
+
+
+def test_slot_commit_that_was_cut_off_is_a_failure(conn: Connection, dsn: str) -> None:
+    job_id, tenant = enqueue(conn, KIND), make_tenant(conn)
+
+    def handler(job: Job, ctx: Context) -> None:
+        ctx.connection().execute(MARK, ("written", tenant))
+        conn.execute("select pg_terminate_backend(%s, 5000)", (ctx.connection().info.backend_pid,))
+
+    tally = drain(dsn, {KIND: handler})
+    assert (tally.done, tally.failed, tally.lost) == (0, 1, 0)
+    assert (status(conn, job_id), name_of(conn, tenant)) == ("pending", "")
+
+
+def test_slot_once_runs_one_job(conn: Connection, dsn: str) -> None:
+    for _ in range(3):
+        enqueue(conn, KIND)
+    assert drain(dsn, {KIND: lambda job, ctx: None}, mode=Mode.ONCE).done == 1
+    assert statuses(conn) == {"done": 1, "pending": 2}
+
+
+def test_slot_once_ends_when_nothing_is_due(dsn: str) -> None:
+    assert drain(dsn, {KIND: lambda job, ctx: None}, mode=Mode.ONCE).ran == 0
+
+
+def test_b81_slot_leaves_other_kinds_alone(conn: Connection, dsn: str) -> None:
+    other = make_kind(conn, "other")
+    mine, theirs = enqueue(conn, KIND), enqueue(conn, other)
+    drain(dsn, {KIND: lambda job, ctx: None})
+    assert (status(conn, mine), status(conn, theirs), job(conn, theirs)["attempts"]) == ("done", "pending", 0)
+
+
+def test_slot_works_for_its_tenants_only(conn: Connection, dsn: str) -> None:
+    tenants = [make_tenant(conn) for _ in range(2)]
+    jobs = [enqueue(conn, KIND, tenant_id=tenant) for tenant in tenants]
+    drain(dsn, {KIND: lambda job, ctx: None}, tenant_ids=(tenants[1],))
+    assert [status(conn, job_id) for job_id in jobs] == ["pending", "done"]
+
+
+def test_b16_slot_buries_a_payload_that_python_cannot_hold(conn: Connection, dsn: str) -> None:
+    job_id = enqueue(conn, KIND)
+    conn.execute("update mdm.aa_job set payload = ('{\"n\": ' || repeat('9', 5000) || '}')::jsonb")
+    good = enqueue(conn, KIND)
+    drain(dsn, {KIND: lambda job, ctx: None})
+    states = conn.execute("select id, status::text from mdm.aa_job").fetchall()
+    assert dict(states) == {job_id: "dlq", good: "done"}
+
+
+def test_b83_slot_puts_throttled_jobs_off_without_using_up_attempts(conn: Connection, dsn: str) -> None:
+    tenant = make_tenant(conn, metadata={"rate_limit": {KIND: {"rps": 0.01, "burst": 2}}})
+    jobs = [enqueue(conn, KIND, tenant_id=tenant) for _ in range(8)]
+    free = enqueue(conn, KIND)
+    tally = drain(dsn, {KIND: lambda job, ctx: None})
+    assert (tally.done, tally.released) == (3, 6)
+    assert status(conn, free) == "done"
+    waiting = [job(conn, job_id) for job_id in jobs if status(conn, job_id) == "pending"]
+    assert [row["attempts"] for row in waiting] == [0] * 6
+    delays = sorted(
+        value(conn, "select extract(epoch from %s - clock_timestamp())", row["available_at"]) for row in waiting
+    )
+    assert 90 < delays[0] < 115
+    assert 540 < delays[-1] < 665
+
+
+def test_b24_and_b47_slot_runs_handlers_outside_of_any_transaction(fresh_dsn: str, connect: Any) -> None:
+    admin = connect(dsn=fresh_dsn)
+    make_kind(admin, KIND)
+    admin.execute(f"alter database {admin.info.dbname} set idle_in_transaction_session_timeout = '100ms'")
+    job_id = enqueue(admin, KIND)
+    states: list[Any] = []
+
+    def handler(job: Job, ctx: Context) -> None:
+        query = "select state from pg_stat_activity where application_name = 'jobrunner slot-1'"
+        threading.Event().wait(0.5)
+        states.extend(admin.execute(query).fetchall())
+
+    assert drain(fresh_dsn, {KIND: handler}).done == 1
+    assert states == [("idle",)]
+    assert (job(admin, job_id)["attempts"], status(admin, job_id)) == (1, "done")
+
+
+def test_slot_transaction_of_a_handler_may_be_idle_for_the_ttl(fresh_dsn: str, connect: Any) -> None:
+    admin = connect(dsn=fresh_dsn)
+    make_kind(admin, KIND, stale_ttl="77 seconds")
+    admin.execute(f"alter database {admin.info.dbname} set idle_in_transaction_session_timeout = '100ms'")
+    enqueue(admin, KIND)
+    seen: list[Any] = []
+
+    def handler(job: Job, ctx: Context) -> None:
+        seen.append(ctx.connection().execute("show idle_in_transaction_session_timeout").fetchone())
+
+    assert drain(fresh_dsn, {KIND: handler}).done == 1
+    assert seen == [("77s",)]
+
+
+def test_slot_handler_logs_with_the_fields_of_its_job(conn: Connection, dsn: str) -> None:
+    enqueue(conn, KIND)
+    extras: list[Any] = []
+    drain(dsn, {KIND: lambda job, ctx: extras.append(ctx.logger.extra)})
+    assert extras[0].keys() == {"job_id", "job_kind", "tenant_id", "worker_id", "attempt"}
