@@ -69,6 +69,12 @@
 \ir internal/_holds_lease.sql
 \ir internal/_plan_deliveries.sql
 \ir internal/_store_deliveries.sql
+\ir internal/_is_moment.sql
+\ir internal/_lock_import.sql
+\ir internal/_begin_import.sql
+\ir internal/_import_problems.sql
+\ir internal/_store_import.sql
+\ir internal/_import_report.sql
 
 -- [functions]
 \ir functions/enqueue_job.sql
@@ -125,6 +131,9 @@
 \ir kinds/enqueue_next_dispatch.sql
 \ir kinds/replay_deliveries.sql
 \ir kinds/wake_outbox.sql
+\ir kinds/enqueue_bulk_import.sql
+\ir kinds/import_chunk.sql
+\ir kinds/fail_import.sql
 
 -- [trigger of our stand-in for ddm_entity]
 \ir roles/as_platform.sql
@@ -153,4 +162,5 @@
 \ir platform/ddm_entity_type_gin_backfill.sql
 \ir platform/ddm_attachment_virus_scan.sql
 \ir platform/aa_outbox_event_dispatch.sql
+\ir platform/aa_import_bulk_import.sql
 \ir roles/as_installer.sql

@@ -56,6 +56,12 @@ to mdm_worker;
 grant execute on function mdm.replay_deliveries(uuid, bigint, int, text, uuid) to mdm_admin;
 grant execute on function mdm.wake_outbox() to mdm_worker, mdm_admin;
 grant select on mdm.v_webhook_dlq to mdm_monitor, mdm_admin;
+-- bulk_import (S2.2)
+grant execute on function mdm.enqueue_bulk_import() to mdm_platform;
+grant execute on function
+  mdm.import_chunk(bigint, bigint, int, text),
+  mdm.fail_import(bigint, bigint, text)
+to mdm_worker;
 -- pure; the trigger of our stand-in calls it with the rights of the writer
 grant execute on function mdm._entity_search_vector(jsonb, text[]) to mdm_platform;
 

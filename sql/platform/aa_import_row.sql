@@ -19,8 +19,6 @@ begin
 
   -- the foreign key
   create index ix_aa_import_row_entity on mdm.aa_import_row (entity_id) where entity_id is not null;
-  -- what is left to do
-  create index ix_aa_import_row_pending on mdm.aa_import_row (import_id, row_no) where status = 'pending';
 
   comment on table mdm.aa_import_row is 'Rows of the uploads (a stand-in where the platform brings none, D20).';
   comment on column mdm.aa_import_row.import_id is 'The upload.';

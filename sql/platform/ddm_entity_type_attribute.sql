@@ -11,6 +11,8 @@ begin
     attribute_key text not null,
     name text not null default '',
     data_type text not null default 'text',
+    required boolean not null default false,
+    reference_type_id uuid references mdm.ddm_entity_type (id),
     searchable boolean not null default false,
     sortable boolean not null default false,
     index_status mdm.index_status not null default 'none',
@@ -22,6 +24,10 @@ begin
       data_type in ('text', 'number', 'boolean', 'date', 'timestamp'))
   );
 
+  -- the foreign key
+  create index ix_ddm_entity_type_attribute_reference on mdm.ddm_entity_type_attribute (reference_type_id)
+    where reference_type_id is not null;
+
   comment on table mdm.ddm_entity_type_attribute is 'Attributes of the entity types (a stand-in where the platform brings none, D20).';
   comment on column mdm.ddm_entity_type_attribute.id is 'The attribute.';
   comment on column mdm.ddm_entity_type_attribute.entity_type_id is 'The type that has it.';
@@ -29,6 +35,9 @@ begin
   comment on column mdm.ddm_entity_type_attribute.name is 'Its name for people.';
   comment on column mdm.ddm_entity_type_attribute.data_type is
     'text, number, boolean, date or timestamp: what the value is cast to in an index.';
+  comment on column mdm.ddm_entity_type_attribute.required is 'true: an import rejects rows without it (S2.2).';
+  comment on column mdm.ddm_entity_type_attribute.reference_type_id is
+    'The value is the entity_key of an entity of this type and the same tenant; an import rejects others (S2.2). NULL = no reference.';
   comment on column mdm.ddm_entity_type_attribute.searchable is
     'true: its words are in ddm_entity.search_vector. After a change a reindex of the type is due (S2.3, S2.7).';
   comment on column mdm.ddm_entity_type_attribute.sortable is 'true: an expression index for sorting is wanted (S2.7).';

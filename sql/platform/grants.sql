@@ -39,6 +39,14 @@ begin
       ('aa_webhook_delivery', null, 'select'),
       ('aa_webhook_delivery', null, 'insert'),
       ('aa_webhook_delivery', null, 'update'),
+      -- bulk_import (S2.2)
+      ('aa_import', null, 'select'),
+      ('aa_import', null, 'update'),
+      ('aa_import_row', null, 'select'),
+      ('aa_import_row', null, 'update'),
+      ('ddm_entity', null, 'insert'),
+      ('ddm_entity', 'attributes', 'update'),
+      ('ddm_entity', 'updated_at', 'update'),
       -- compact_outbox (S2.5)
       ('aa_outbox_event', null, 'select'),
       ('aa_outbox_event', null, 'update'),

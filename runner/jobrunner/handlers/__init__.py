@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jobrunner.handlers.bulk_import import bulk_import
 from jobrunner.handlers.cleanup_jobs import cleanup_jobs
 from jobrunner.handlers.email_send import email_send
 from jobrunner.handlers.index_builds import build_index
@@ -11,6 +12,7 @@ from jobrunner.handlers.virus_scan import virus_scan
 from jobrunner.job import Handler
 
 HANDLERS: dict[str, Handler] = {
+    "bulk_import": bulk_import,
     "cleanup_jobs": cleanup_jobs,
     "email_send": email_send,
     "gin_backfill": build_index,
