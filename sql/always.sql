@@ -117,6 +117,7 @@
 \ir kinds/sync_index.sql
 \ir kinds/wants_index.sql
 \ir kinds/fail_index.sql
+\ir kinds/settle_index_status.sql
 \ir kinds/lock_index_builds.sql
 \ir kinds/enqueue_virus_scan.sql
 \ir kinds/attachment_to_scan.sql

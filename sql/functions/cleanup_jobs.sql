@@ -11,7 +11,7 @@ declare
   v_part pg_catalog.text;
   v_count int;
 begin
-  foreach v_part in array array['recover', 'purge', 'compact', 'wake'] loop
+  foreach v_part in array array['recover', 'purge', 'compact', 'wake', 'settle'] loop
     loop
       if not pg_catalog.pg_try_advisory_xact_lock(6579046001) then
         return;
@@ -21,7 +21,8 @@ begin
           when v_part operator(pg_catalog.=) 'recover' then (select pg_catalog.count(*) from mdm.recover_stale_jobs(500))
           when v_part operator(pg_catalog.=) 'purge' then mdm.purge_jobs(1000)
           when v_part operator(pg_catalog.=) 'compact' then mdm.compact_outbox(1000)
-          else mdm.wake_outbox()
+          when v_part operator(pg_catalog.=) 'wake' then mdm.wake_outbox()
+          else mdm.settle_index_status()
         end;
       exception
         when others then
@@ -39,4 +40,4 @@ end
 $$;
 
 comment on procedure mdm.cleanup_jobs(interval) is
-  'Recovery, retention, outbox compaction and a look for overdue deliveries in committed batches within p_budget (default 30 s) (S2.5, D17, D22). Call it alone, in autocommit. Safe to call twice at the same moment: one call works, the other returns.';
+  'Recovery, retention, outbox compaction, a look for overdue deliveries and for index builds that died, in committed batches within p_budget (default 30 s) (S2.5, D17, D22). Call it alone, in autocommit. Safe to call twice at the same moment: one call works, the other returns.';

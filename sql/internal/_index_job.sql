@@ -34,15 +34,16 @@ begin
 
   key := v_job.payload ->> v_key_name;
   entity_type_id := mdm._uuid_of(v_job.payload ->> 'entity_type_id');
-  if entity_type_id is null or coalesce(key, '') = '' then
-    perform mdm._raise('MJ005', format('the payload of %s names no %s of an entity type', job_kind, v_key_name),
+  if coalesce(key, '') = '' or (job_kind = 'index_sync' and entity_type_id is null) then
+    perform mdm._raise('MJ005', format('the payload of %s names no %s', job_kind, v_key_name),
       format('payload: %s', left(v_job.payload::text, 200)),
-      format('Give {"entity_type_id": "<uuid>", "%s": "<key>"}.', v_key_name));
+      case job_kind when 'index_sync' then 'Give {"entity_type_id": "<uuid>", "attribute_key": "<key>"}.'
+        else 'Give {"type_key": "<key>"}.' end);
   end if;
   if job_kind = 'index_sync' then
     select i.index_name, i.definition into index_name, definition from mdm._attribute_index(entity_type_id, key) i;
   else
-    select i.index_name, i.definition into index_name, definition from mdm._gin_index(entity_type_id, key) i;
+    select i.index_name, i.definition into index_name, definition from mdm._gin_index(key) i;
   end if;
 end
 $$;

@@ -22,8 +22,7 @@ begin
   else
     update mdm.ddm_entity_type t
     set gin_index_status = p_status
-    where t.id = p_entity_type_id
-      and t.type_key = p_key
+    where t.type_key = p_key
       and t.gin_index_status <> p_status;
   end if;
 end

@@ -14,10 +14,10 @@ declare
 begin
   if v_old_key is distinct from v_new_key then
     if v_old_key is not null then
-      perform mdm.enqueue_job('gin_backfill', jsonb_build_object('entity_type_id', old.id, 'type_key', v_old_key));
+      perform mdm.enqueue_job('gin_backfill', jsonb_build_object('type_key', v_old_key));
     end if;
     if v_new_key is not null then
-      perform mdm.enqueue_job('gin_backfill', jsonb_build_object('entity_type_id', new.id, 'type_key', v_new_key));
+      perform mdm.enqueue_job('gin_backfill', jsonb_build_object('type_key', v_new_key));
     end if;
   end if;
   return null;

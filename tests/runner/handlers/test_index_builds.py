@@ -13,8 +13,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from entities import add_entities, make_type
-from jobrunner.errors import Cancelled, PermanentError, Snooze, UsageError
-from jobrunner.handlers.index_builds import build_index, snooze_seconds
+from jobrunner.errors import Cancelled, PermanentError, RetryLater, Snooze, UsageError
+from jobrunner.handlers.index_builds import MAX_ROUNDS, build_index, snooze_seconds, sync
 from jobs import (
     Connection,
     Row,
@@ -376,6 +376,73 @@ def test_b100_four_at_once_are_all_valid_and_cost_no_attempt(own: Connection, fr
 def test_snooze_grows_to_a_limit() -> None:
     assert [snooze_seconds(releases) for releases in (0, 1, 2, 3)] == [2, 4, 8, 16]
     assert snooze_seconds(2**31 - 1) == 240
+
+
+# -- a DDL session that fails as told
+
+
+class Failing:
+    """A DDL session (Ddl) that runs what it is given on a connection, and then raises what it is told."""
+
+    def __init__(self, conn: Connection, *errors: Exception | None, between: Callable[[], None] = lambda: None) -> None:
+        self.conn = conn
+        self.errors = list(errors)
+        self.between = between
+        self.ran: list[str] = []
+
+    def lock(self) -> bool:
+        return True
+
+    def run(self, statement: str, watch: Callable[[], None]) -> None:
+        self.ran.append(statement.split()[0])
+        error = self.errors.pop(0) if self.errors else None
+        if error is not None:
+            raise error
+        self.conn.execute(statement.encode())
+        self.between()
+
+
+def test_b100_deadlock_with_others_costs_no_attempt(own: Connection, worker: Connection, thing: UUID) -> None:
+    claimed = claimed_sync(own)
+    ddl = Failing(own, psycopg.errors.DeadlockDetected("deadlock detected"))
+    with pytest.raises(Snooze, match="deadlock"):
+        sync(as_job(claimed), LentContext(worker, claimed), ddl)
+    assert (ddl.ran, attribute(own)) == (["create"], ("building", None))
+
+
+def test_failed_analyze_of_a_valid_index_is_no_failure(own: Connection, worker: Connection, thing: UUID) -> None:
+    claimed = claimed_sync(own)
+    ddl = Failing(own, None, psycopg.errors.QueryCanceled("canceling statement"))
+    sync(as_job(claimed), LentContext(worker, claimed), ddl)
+    assert (ddl.ran, attribute(own), status(own, claimed["id"])) == (["create", "analyze"], ("active", None), "done")
+
+
+def test_leftover_that_cannot_be_dropped_does_not_hide_why_the_build_failed(
+    own: Connection, worker: Connection, thing: UUID
+) -> None:
+    claimed = claimed_sync(own)
+    invalid = "update pg_index set indisvalid = false where indexrelid::regclass::text ~ 'ix_entity_attribute'"
+    ddl = Failing(own, None, psycopg.errors.DiskFull("no space"), psycopg.errors.LockNotAvailable("lock timeout"))
+    ddl.between = lambda: own.execute(invalid) and None
+    with pytest.raises(psycopg.errors.DiskFull):
+        sync(as_job(claimed), LentContext(worker, claimed), ddl)
+    assert (ddl.ran, attribute(own)) == (["create", "analyze", "drop"], ("building", "no space"))
+    run(build_index, worker, again(own, claimed))
+    assert (indexes(own), attribute(own)) == ([True], ("active", None))
+
+
+def test_toggled_all_the_time_is_tried_again_later(own: Connection, worker: Connection, thing: UUID) -> None:
+    claimed = claimed_sync(own)
+    ddl = Failing(own)
+
+    def toggle_again() -> None:
+        if ddl.ran[-1] != "analyze":
+            own.execute("update mdm.ddm_entity_type_attribute set searchable = not searchable")
+
+    ddl.between = toggle_again
+    with pytest.raises(RetryLater, match="toggled"):
+        sync(as_job(claimed), LentContext(worker, claimed), ddl)
+    assert len(ddl.ran) >= MAX_ROUNDS
 
 
 # -- settings

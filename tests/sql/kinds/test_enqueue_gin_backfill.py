@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobs import Connection, rows, value
+from jobs import Connection, rows
 
 
 def jobs_of(conn: Connection) -> list[Any]:
@@ -25,13 +25,10 @@ def test_set_to_true_enqueues_and_back_enqueues_again(conn: Connection) -> None:
     assert jobs_of(conn) == ["thing"]
 
 
-def test_payload_names_the_type_by_id_and_key(conn: Connection) -> None:
+def test_payload_names_the_type_by_its_key(conn: Connection) -> None:
     conn.execute("insert into mdm.ddm_entity_type (type_key, is_external_source_target) values ('thing', true)")
     [job] = rows(conn, "select * from mdm.aa_job")
-    assert job["payload"] == {
-        "entity_type_id": str(value(conn, "select id from mdm.ddm_entity_type")),
-        "type_key": "thing",
-    }
+    assert job["payload"] == {"type_key": "thing"}
     assert (job["priority"], job["max_attempts"]) == (200, 3)
 
 

@@ -262,3 +262,23 @@ def test_payload_as_jsonb_reaches_the_function(conn: Connection) -> None:
         payload=Jsonb({"entity_type_id": str(thing), "attribute_key": "tab\there"}),
     )
     assert "tab\there" in steps(conn, claim_one(conn, "index_sync"))[0]
+
+
+def test_gin_job_of_a_key_can_only_do_what_the_type_wants(own: Connection) -> None:
+    """Whatever else a producer writes into the payload."""
+    make_type(own, "thing")
+    own.execute("update mdm.ddm_entity_type set is_external_source_target = true")
+    settle(own, claim_one(own, "gin_backfill"))
+    enqueue(own, "gin_backfill", {"type_key": "thing", "entity_type_id": "00000000-0000-0000-0000-000000000000"})
+    assert settle(own, claim_one(own, "gin_backfill")) == []
+
+
+def test_gin_index_follows_the_type_to_its_new_key(own: Connection) -> None:
+    make_type(own, "thing")
+    own.execute("update mdm.ddm_entity_type set is_external_source_target = true")
+    settle(own, claim_one(own, "gin_backfill"))
+    own.execute("update mdm.ddm_entity_type set type_key = 'new'")
+    assert settle(own, claim_one(own, "gin_backfill")) == ["drop index concurrently"]
+    assert settle(own, claim_one(own, "gin_backfill")) == BUILD
+    assert indexes(own) == {"ix_entity_attributes_gin_new": True}
+    assert value(own, "select gin_index_status from mdm.ddm_entity_type") == "active"
