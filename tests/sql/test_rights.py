@@ -27,13 +27,14 @@ from jobs import (
 NOBODY = "test_nobody"  # a login that may connect and use the schema, and is a member of nothing
 EVERYBODY = {"job_schema_version"}
 CLAIMING = {"claim_job", "fail_job"}
-UPKEEP = {"recover_stale_jobs", "purge_jobs", "compact_outbox", "wake_outbox", "cleanup_jobs"}
+UPKEEP = {"recover_stale_jobs", "purge_jobs", "compact_outbox", "wake_outbox", "settle_index_status", "cleanup_jobs"}
 WITHOUT_A_RUNNER = {"run_sql_jobs", "run_sql_job_step"}
 PRODUCING = {"enqueue_job", "enqueue_jobs", "get_job", "send_email"}
 WATCHING = {"check_job_invariants", "explain_job", "job_metrics", "_redact"}
 SETTINGS = {"job_kind_settings", "rate_limits"}
 # the triggers of the platform's stand-ins
 TRIGGERS = {
+    "enqueue_bulk_import",
     "enqueue_gin_backfill",
     "enqueue_index_sync",
     "enqueue_outbox_dispatch",
@@ -41,6 +42,7 @@ TRIGGERS = {
     "_set_search_vector",
     "_forget_virus_scan",
 }
+# every function that is granted to anybody stands here
 MAY_EXECUTE: dict[str, set[str]] = {
     NOBODY: EVERYBODY,
     "mdm_producer": EVERYBODY | PRODUCING,
@@ -53,7 +55,8 @@ MAY_EXECUTE: dict[str, set[str]] = {
     | {"announce_runner", "get_job", "reindex_chunk", "mark_email", "record_email"}
     | {"sync_index", "wants_index", "fail_index"}
     | {"attachment_to_scan", "record_scan", "fail_scan"}
-    | {"claim_deliveries", "record_deliveries", "enqueue_next_dispatch"},
+    | {"claim_deliveries", "record_deliveries", "enqueue_next_dispatch"}
+    | {"import_chunk", "fail_import"},
     "mdm_admin": EVERYBODY
     | CLAIMING
     | UPKEEP
