@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event, Thread
 from uuid import UUID
 
 from cluster import missing
@@ -17,6 +19,7 @@ from runnerkit import eventually
 MARKER = b"THIS-IS-OUR-TEST-MARKER"  # what the signature database knows
 SIGNATURE = f"Test.Marker:0:*:{MARKER.hex()}\n"
 STREAM_BYTES = 1 << 20  # StreamMaxLength
+Serve = Callable[[socket.socket, Event], None]
 
 
 def attach(conn: Connection, tenant_id: UUID, storage_key: str, size_bytes: int, status: str = "pending") -> UUID:
@@ -80,3 +83,41 @@ def running_clamd(**settings: str) -> Iterator[Path]:
 def _up(process: subprocess.Popen[bytes], base: Path) -> bool:
     assert process.poll() is None, (base / "out").read_text()
     return (base / "socket").exists()
+
+
+@contextmanager
+def stub(serve: Serve) -> Iterator[tuple[str, int]]:
+    """A server on 127.0.0.1 that treats each connection as it is told."""
+    over = Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                Thread(target=one, args=(client,), daemon=True).start()
+
+    def one(client: socket.socket) -> None:
+        with client, suppress(OSError):
+            serve(client, over)
+
+    Thread(target=accept, daemon=True).start()
+    try:
+        yield listener.getsockname()
+    finally:
+        over.set()
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+def take(client: socket.socket) -> bytes:
+    """Read a whole INSTREAM and return its content."""
+    with client.makefile("rb") as stream:
+        assert stream.read(10) == b"zINSTREAM\0"
+        content = b""
+        while header := stream.read(4):
+            length = int.from_bytes(header)
+            if not length:
+                return content
+            content += stream.read(length)
+        raise ConnectionError("ended before its end")

@@ -34,7 +34,8 @@ from lent import LentContext, as_job, run
 from runnerkit import drain, eventually
 
 Connect = Callable[..., Connection]
-ENTITIES = 2000
+ENTITIES = 2000  # enough for the planner to want an index
+FEW = 100
 BOTH = {"index_sync": build_index, "gin_backfill": build_index}
 
 
@@ -63,10 +64,14 @@ def ddl_dsn(fresh_dsn: str, monkeypatch: pytest.MonkeyPatch) -> str:
 def thing(own: Connection) -> UUID:
     """A type with entities and one attribute that wants an index."""
     thing = make_type(own, "thing", searchable=["name"], other=["size"])
-    tenant = make_tenant(own)
-    add_entities(own, tenant, thing, ({"name": f"name{n}", "size": n, "tag": [n % 7]} for n in range(ENTITIES)))
-    own.execute("analyze mdm.ddm_entity")
+    fill(own, thing, FEW)
     return thing
+
+
+def fill(conn: Connection, thing: UUID, count: int) -> None:
+    """Add entities."""
+    tenant = make_tenant(conn)
+    add_entities(conn, tenant, thing, ({"name": f"name{n}", "size": n, "tag": [n % 7]} for n in range(count)))
 
 
 def claimed_sync(conn: Connection) -> Row:
@@ -144,6 +149,7 @@ class Background:
 
 
 def test_index_sync_builds_what_the_planner_uses(own: Connection, worker: Connection, thing: UUID) -> None:
+    fill(own, thing, ENTITIES)
     claimed = claimed_sync(own)
     run(build_index, worker, claimed)
     assert (indexes(own), attribute(own), status(own, claimed["id"])) == ([True], ("active", None), "done")
@@ -160,6 +166,7 @@ def test_index_sync_builds_what_the_planner_uses(own: Connection, worker: Connec
 
 
 def test_index_sync_sorts_numbers_as_numbers(own: Connection, worker: Connection, thing: UUID) -> None:
+    fill(own, thing, ENTITIES)
     run(build_index, worker, claimed_sync(own))
     own.execute(
         "update mdm.ddm_entity_type_attribute set sortable = true, data_type = 'number' where attribute_key = 'size'"
@@ -172,6 +179,7 @@ def test_index_sync_sorts_numbers_as_numbers(own: Connection, worker: Connection
 
 
 def test_gin_backfill_builds_what_the_planner_uses(own: Connection, worker: Connection, thing: UUID) -> None:
+    fill(own, thing, ENTITIES)
     own.execute("update mdm.ddm_entity_type set is_external_source_target = true")
     claimed = claim_one(own, "gin_backfill")
     run(build_index, worker, claimed)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
 from pathlib import Path
+from threading import Event
+from time import monotonic
 from typing import Any, BinaryIO
 from uuid import UUID
 
 import pytest
 
-from attachments import MARKER, attach, attachment, running_clamd
+from attachments import MARKER, attach, attachment, running_clamd, stub, take
 from jobrunner.errors import Cancelled, PermanentError, Snooze
 from jobrunner.handlers.virus_scan import scan, virus_scan
 from jobrunner.job import Context, Job
@@ -18,6 +21,7 @@ from jobrunner.providers.scanner import ScannerUnavailable, ScanRefused
 from jobrunner.providers.storage import ContentUnavailable
 from jobs import Connection, Row, age, claim_one, enqueue, fail, job, make_due, make_tenant, recover, refused, status
 from lent import LentContext, as_job, run
+from runnerkit import drain
 
 
 @pytest.fixture(scope="module")
@@ -272,3 +276,27 @@ def test_cancelled_scan_stops_between_two_pieces(conn: Connection, tenant: UUID)
         scan(as_job(claimed), context, Cancels(), Memory(b"x" * 300_000))
     assert attachment(conn, attachment_id)["virus_scan_status"] == "pending"
     assert job(conn, claimed["id"])["status"] == "running"
+
+
+def test_b77_silent_clamd_gives_its_slots_back(
+    conn: Connection, dsn: str, tenant: UUID, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = iter([True] * 4)
+
+    def serve(client: socket.socket, over: Event) -> None:
+        if next(silent, False):
+            over.wait()
+        take(client)
+        client.sendall(b"stream: OK\0")
+
+    monkeypatch.setenv("JOBRUNNER_CLAMD_ANSWER_TIMEOUT_SECONDS", "0.5")
+    (files / "a").write_bytes(b"abc")
+    uploads = [attach(conn, tenant, "a", 3) for _ in range(5)]
+    with stub(serve) as (host, port):
+        monkeypatch.setenv("JOBRUNNER_CLAMD", f"{host}:{port}")
+        began = monotonic()
+        tally = drain(dsn, {"virus_scan": virus_scan}, concurrency=4)
+        assert monotonic() - began < 0.5 + 5
+    assert (tally.done, tally.failed) == (1, 4)
+    said = [attachment(conn, upload)["virus_scan_status"] for upload in uploads]
+    assert sorted(said) == ["clean", *["pending"] * 4]
