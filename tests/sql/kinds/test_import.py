@@ -254,7 +254,7 @@ def test_import_chunk_resumes_behind_the_last_commit(
     assert chunk(conn, first, 10) == (10, 0, False)
     crashed = connect(autocommit=False)
     chunk(crashed, first, 10)
-    crashed.close()
+    crashed.rollback()
     age(conn, first["id"])
     recover(conn)
     make_due(conn, first["id"])
