@@ -64,7 +64,7 @@ def test_table_has_the_columns_of_the_model(conn: Connection, table: str) -> Non
     ],
 )
 def test_enum_has_the_words_of_the_specification(conn: Connection, enum: str, words: list[str]) -> None:
-    assert value(conn, f"select enum_range(null::mdm.{enum})::text[]") == words  # type: ignore[arg-type]
+    assert value(conn, f"select enum_range(null::mdm.{enum})::text[]") == words
 
 
 IMPOSSIBLE = [
