@@ -14,7 +14,7 @@ from uuid import UUID
 import psycopg
 import typer
 
-from jobrunner import __version__, commands, logs, progress
+from jobrunner import __version__, commands, dlq, doctor, logs, operate, progress
 from jobrunner.db.connect import Target
 from jobrunner.errors import JobrunnerError, UsageError
 from jobrunner.handlers.needs import able
@@ -31,8 +31,9 @@ EPILOG: Final = (
     "given back; 70 more handlers are stuck than there are slots."
 )
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help=__doc__)
-commands.register(app)
+app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None, help=__doc__)
+for part in (commands, dlq, operate, doctor):
+    part.register(app)
 
 # What the command line's parser raises; typer brings a parser of its own, or uses the package click, as it likes.
 _ParseError: Final = cast(type[Any], typer.BadParameter.__mro__[2])

@@ -1,11 +1,11 @@
-"""The subcommands: migrate, enqueue, status, kinds."""
+"""The subcommands migrate, enqueue, status, kinds, and what all subcommands share."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from enum import Enum
@@ -18,11 +18,13 @@ import typer
 
 from jobrunner import schema
 from jobrunner.db.connect import Target
+from jobrunner.db.operator import Health, job_health
 from jobrunner.db.producer import enqueue_job, job_counts
 from jobrunner.db.session import Session
 from jobrunner.db.worker import job_kind_settings
 from jobrunner.errors import SchemaError, UsageError
 from jobrunner.handlers.registry import load_handlers
+from jobrunner.output import show, show_json
 from jobrunner.settings import resolve_dsn
 
 INT_MAX: Final = 2**31 - 1
@@ -30,7 +32,7 @@ PAYLOAD_BYTES: Final = 32 << 20  # of text; the database's own limit is on the s
 REMEDIES: Final = {
     "22P05": "take \\u0000 out of the payload: jsonb cannot hold it",
     "22003": "use a smaller number",
-    "42501": "have an administrator grant a role such as mdm_worker or mdm_producer",
+    "42501": "have an administrator grant a role: mdm_producer, mdm_worker, mdm_admin or mdm_monitor",
     "25006": "connect to the primary: this server is read-only",
 }
 
@@ -43,6 +45,7 @@ class OnConflict(Enum):
 
 
 Dsn = Annotated[str | None, typer.Option(help="Database. Default: JOBRUNNER_DSN, else the PG* variables.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -89,25 +92,48 @@ def enqueue(
         available_at=instant(at) if at is not None else None,
         max_attempts=max_attempts,
     )
-    with _session(dsn) as session:
+    with open_session(dsn) as session:
         typer.echo(session.run(call))
 
 
-def status(dsn: Dsn = None) -> None:
-    """Show how many jobs of each kind stand where."""
-    with _session(dsn) as session:
+def status(dsn: Dsn = None, as_json: AsJson = False) -> None:
+    """Show how many jobs of each kind stand where, and what is wrong."""
+    head = ["kind", "due", "later", "running", "done", "failed", "dlq", "state"]
+    with open_session(dsn) as session:
         counts = session.run(job_counts())
-    _table(["kind", "due", "later", "running", "done", "failed", "dlq", "state"], counts)
+        health = _health(session)
+    if as_json:
+        kinds = [dict(zip(head, count, strict=True)) for count in counts]
+        show_json({"kinds": kinds, "health": None if health is None else [line._asdict() for line in health]})
+        return
+    show(head, counts)
+    warnings = [(line.subject, line.item, line.value, line.warning) for line in health or () if line.warning]
+    typer.echo("")
+    if warnings:
+        show(["subject", "item", "value", "warning"], warnings)
+    else:
+        typer.echo(
+            "health: not shown, the login is no member of mdm_monitor" if health is None else "health: no warnings"
+        )
+
+
+def _health(session: Session) -> list[Health] | None:
+    """The lines of v_job_health; None for a login that may not see them."""
+    try:
+        return session.run(job_health())
+    except psycopg.errors.InsufficientPrivilege:
+        return None
 
 
 def kinds(
     handlers: Annotated[list[str] | None, typer.Option(help="Module with a dict HANDLERS; may be repeated.")] = None,
     dsn: Dsn = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show the kinds that are registered or have a handler, and their settings."""
     sys.path.insert(0, os.getcwd())
     known = load_handlers(handlers or [])
-    with _session(dsn) as session:
+    with open_session(dsn) as session:
         states = {count.job_kind: count.state for count in session.run(job_counts())}
         names = sorted(states.keys() | known.keys())
         settings = {each.job_kind: each for each in session.run(job_kind_settings(kinds=names))}
@@ -117,7 +143,7 @@ def kinds(
         ttl = f"{each.stale_ttl_seconds:g} s" if each else "-"
         timeout = f"{each.handler_timeout_seconds:g} s" if each and each.handler_timeout_seconds else "-"
         rows.append((name, _place(known.get(name)), states.get(name, "not registered"), ttl, timeout))
-    _table(["kind", "handler", "state", "stale TTL", "timeout"], rows)
+    show(["kind", "handler", "state", "stale TTL", "timeout"], rows, as_json=as_json)
 
 
 def payload_text(option: str) -> str:
@@ -162,7 +188,7 @@ def explain(error: psycopg.Error) -> str:
 
 
 @contextmanager
-def _session(dsn: str | None) -> Iterator[Session]:
+def open_session(dsn: str | None) -> Iterator[Session]:
     """Open a session for one command, on a schema that fits."""
     session = Session(Target(resolve_dsn(dsn, os.environ)), "command")
     schema.require_schema(session.connection())
@@ -197,11 +223,3 @@ def _no_constant(name: str) -> NoReturn:
 def _place(handler: Any) -> str:
     """Where a handler's function stands."""
     return f"{handler.__module__}.{getattr(handler, '__qualname__', handler)}" if handler is not None else "-"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print aligned columns."""
-    lines = [[str(cell) for cell in row] for row in (head, *rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

@@ -6,6 +6,8 @@ stable
 parallel safe
 security definer
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set jit = off
 as $$
   select 'mdm_jobs_pending', j.tenant_id, j.job_kind, count(*)::double precision
   from mdm.aa_job j
