@@ -10,7 +10,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args, get_type_hints
@@ -399,16 +399,24 @@ def cli_page() -> str:
         "[exit codes](exit-codes.md).\n",
         *_command("jobrunner", root),
     ]
-    for name, command in sorted(getattr(root, "commands", {}).items()):
-        parts += [] if command.hidden else _command(f"jobrunner {name}", command)
+    for name, command in sorted(_commands("jobrunner", root)):
+        parts += _command(name, command)
     return "\n".join(parts)
+
+
+def _commands(name: str, group: Any) -> Iterator[tuple[str, Any]]:
+    """The subcommands of a command, and theirs."""
+    for word, command in getattr(group, "commands", {}).items():
+        if not command.hidden:
+            yield f"{name} {word}", command
+            yield from _commands(f"{name} {word}", command)
 
 
 def _command(name: str, command: Any) -> list[str]:
     context = command.make_context(name, [], resilient_parsing=True)
     usage = re.sub(r"\{(\w+)\}", lambda name: name[1].upper(), " ".join(command.collect_usage_pieces(context)))
     parts = [f"## {name}\n", "```text", f"{name} {usage}", "```\n", f"{(command.help or '').strip()}\n"]
-    hints = get_type_hints(command.callback)
+    hints = get_type_hints(command.callback) if command.callback else {}
     rows = [_parameter(parameter, hints.get(parameter.name)) for parameter in command.get_params(context)]
     rows = [row for row in rows if row]
     if rows:

@@ -24,6 +24,7 @@ from jobrunner.wake import Wake
 
 COMMAND = Path(sys.executable).with_name("jobrunner")
 TESTS = Path(__file__).parent
+PATH = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def eventually(condition: Callable[[], Any], seconds: float = 15, every: float = 0.02) -> Any:
@@ -102,7 +103,7 @@ class Command:
             stdout=self._out,
             stderr=self._err,
             stdin=subprocess.DEVNULL,
-            env={**clean, "JOBRUNNER_DSN": dsn, "PYTHONPATH": str(TESTS), **environ},
+            env={**clean, "JOBRUNNER_DSN": dsn, "PYTHONPATH": PATH, **environ},
         )
 
     @property

@@ -130,7 +130,7 @@ def run_pool(plan: Plan) -> None:
 
 def main() -> NoReturn:
     """Run the command line; every error is one line that names the remedy."""
-    code = _guarded()
+    code = command_line()
     sys.stdout.flush()
     sys.stderr.flush()
     if threading.active_count() > 1:
@@ -138,7 +138,7 @@ def main() -> NoReturn:
     sys.exit(code)
 
 
-def _guarded() -> int:
+def command_line() -> int:
     """Run the command; give the exit code."""
     try:
         return int(app(standalone_mode=False) or 0)

@@ -108,7 +108,8 @@ def status(dsn: Dsn = None, as_json: AsJson = False) -> None:
         return
     show(head, counts)
     warnings = [(line.subject, line.item, line.value, line.warning) for line in health or () if line.warning]
-    typer.echo("")
+    if sys.stdout.isatty():
+        typer.echo("")
     if warnings:
         show(["subject", "item", "value", "warning"], warnings)
     else:

@@ -92,14 +92,14 @@ def wrong_grants() -> Call[list[str]]:
              and a.grantee = 0
              and p.proname <> 'job_schema_version'
            union all
-           select format('%s may not call %%s', w.role, w.name)
+           select w.role || ' may not call ' || w.name
            from (values ('mdm_producer', 'enqueue_job'), ('mdm_worker', 'claim_job'), ('mdm_worker', 'finish_job'),
              ('mdm_admin', 'replay_job'), ('mdm_admin', 'discard_job'), ('mdm_monitor', 'job_metrics')) w (role, name)
            join pg_catalog.pg_proc p on p.proname = w.name and p.pronamespace = to_regnamespace('mdm')
            where to_regrole(w.role) is not null
              and not pg_catalog.has_function_privilege(to_regrole(w.role), p.oid, 'execute')
            union all
-           select format('%s may not use schema mdm', w.role)
+           select w.role || ' may not use schema mdm'
            from unnest(array['mdm_producer', 'mdm_worker', 'mdm_admin', 'mdm_monitor']) as w (role)
            where to_regrole(w.role) is not null
              and not pg_catalog.has_schema_privilege(to_regrole(w.role), to_regnamespace('mdm'), 'usage')

@@ -1,0 +1,24 @@
+"""Runs a subcommand in this process: what the real command does from its arguments on, without its start-up time."""
+
+from __future__ import annotations
+
+import io
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from unittest.mock import patch
+
+from jobrunner import cli
+
+
+def run(dsn: str, *arguments: str) -> tuple[int, str, str]:
+    """Run a subcommand to its end: exit code, stdout, stderr. It finds no terminal."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        patch.object(sys, "argv", ["jobrunner", *arguments]),
+        patch.object(sys, "stdin", io.StringIO()),
+        patch.dict("os.environ", {"JOBRUNNER_DSN": dsn}),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        code = cli.command_line()
+    return code, out.getvalue(), err.getvalue()
