@@ -19,6 +19,7 @@ def show(head: Sequence[str], rows: Sequence[Sequence[Any]], *, as_json: bool = 
         _table(head, rows)
     else:
         _columns([list(head), *([cell(value) for value in row] for row in rows)])
+    sys.stdout.flush()  # before what follows on stderr
 
 
 def show_one(fields: Mapping[str, Any], *, as_json: bool = False) -> None:
