@@ -14,11 +14,10 @@ def run(dsn: str, *arguments: str) -> tuple[int, str, str]:
     """Run a subcommand to its end: exit code, stdout, stderr. It finds no terminal."""
     out, err = io.StringIO(), io.StringIO()
     with (
-        patch.object(sys, "argv", ["jobrunner", *arguments]),
         patch.object(sys, "stdin", io.StringIO()),
         patch.dict("os.environ", {"JOBRUNNER_DSN": dsn}),
         redirect_stdout(out),
         redirect_stderr(err),
     ):
-        code = cli.command_line()
+        code = cli.execute(list(arguments))
     return code, out.getvalue(), err.getvalue()

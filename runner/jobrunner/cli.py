@@ -130,7 +130,7 @@ def run_pool(plan: Plan) -> None:
 
 def main() -> NoReturn:
     """Run the command line; every error is one line that names the remedy."""
-    code = command_line()
+    code = execute(sys.argv[1:])
     sys.stdout.flush()
     sys.stderr.flush()
     if threading.active_count() > 1:
@@ -138,10 +138,10 @@ def main() -> NoReturn:
     sys.exit(code)
 
 
-def command_line() -> int:
-    """Run the command; give the exit code."""
+def execute(arguments: list[str]) -> int:
+    """Run a command line; give the exit code."""
     try:
-        return int(app(standalone_mode=False) or 0)
+        return int(app(arguments, standalone_mode=False) or 0)
     except JobrunnerError as error:
         return _complain(str(error), error.exit_code)
     except _ParseError as error:
