@@ -9,6 +9,7 @@
 \ir internal/_raise.sql
 \ir internal/_raise_lease_lost.sql
 \ir internal/_actor.sql
+\ir internal/_bound_tenants.sql
 \ir internal/_audit.sql
 \ir internal/_backoff.sql
 \ir internal/_clamp_delay.sql

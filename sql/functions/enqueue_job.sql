@@ -27,6 +27,13 @@ begin
   select k.priority, k.max_attempts, k.enabled, k.tenant_required, k.audit_level,
     p_tenant_id is null or exists (select from mdm.aa_tenant t where t.id = p_tenant_id) as tenant_known,
     coalesce(
+      coalesce(p_tenant_id, '00000000-0000-0000-0000-000000000000'::uuid) = any ((
+        select array_agg(pt.tenant_id)
+        from mdm.aa_principal p
+        join mdm.aa_principal_tenant pt on pt.principal_id = p.id
+        where p.role_name = session_user)::uuid[]),
+      true) as tenant_allowed,
+    coalesce(
       p_actor_principal_id,
       (select p.id from mdm.aa_principal p where p.role_name = session_user),
       (select p.id from mdm.aa_principal p where p.name = 'unknown')) as actor,
@@ -44,6 +51,7 @@ begin
   if not found
     or not v_kind.enabled
     or not v_kind.tenant_known
+    or not v_kind.tenant_allowed
     or (v_kind.tenant_required and p_tenant_id is null)
     or jsonb_typeof(p_payload) <> 'object'
     or pg_column_size(p_payload) > 16777216
@@ -84,4 +92,4 @@ end
 $$;
 
 comment on function mdm.enqueue_job(text, jsonb, uuid, text, text, int, timestamptz, int, jsonb, uuid) is
-  'Enqueues a job in the caller''s transaction and returns its id, also when the key existed (S2, S10.1, D6). p_payload: an object of at most 16 MiB. p_on_conflict: ignore (the newest job of the key comes back) or update (a pending job takes the new payload; else the next generation is made). p_priority: the smaller goes first, p_max_attempts >= 1, NULL = the kind''s. p_available_at: not claimed before, NULL = now; a time without zone is read in the session''s (D7). p_context: carried, never interpreted. Errors: MJ003 unknown or disabled kind, MJ005 bad argument.';
+  'Enqueues a job in the caller''s transaction and returns its id, also when the key existed (S2, S10.1, D6). p_payload: an object of at most 16 MiB. p_on_conflict: ignore (the newest job of the key comes back) or update (a pending job takes the new payload; else the next generation is made). p_priority: the smaller goes first, p_max_attempts >= 1, NULL = the kind''s. p_available_at: not claimed before, NULL = now; a time without zone is read in the session''s (D7). p_context: carried, never interpreted. Errors: MJ003 unknown or disabled kind, MJ005 bad argument, MJ007 a login that is bound to tenants names another one.';

@@ -71,4 +71,4 @@ end
 $$;
 
 comment on function mdm.enqueue_jobs(jsonb, uuid) is
-  'Enqueues a JSON array of jobs in the caller''s transaction; the elements are objects with the parameters of enqueue_job without p_ (job_kind, payload, tenant_id, idempotency_key, on_conflict, priority, available_at, max_attempts, context). All or nothing. Gives a row per element: ord (1, 2, ...), job_id, outcome inserted, existing or updated. Errors: MJ003 unknown or disabled kind, MJ005 bad argument, each naming the element.';
+  'Enqueues a JSON array of jobs in the caller''s transaction; the elements are objects with the parameters of enqueue_job without p_ (job_kind, payload, tenant_id, idempotency_key, on_conflict, priority, available_at, max_attempts, context). All or nothing. Gives a row per element: ord (1, 2, ...), job_id, outcome inserted, existing or updated. Errors: MJ003 unknown or disabled kind, MJ005 bad argument, MJ007 another tenant than the login is bound to, each naming the element.';

@@ -8,16 +8,11 @@ parallel unsafe
 security invoker
 as $$
 declare
-  v_tenant_ids uuid[];
+  v_tenant_ids uuid[] := mdm._bound_tenants();
   v_source record;
   v_lane mdm._lane;
   v_lanes mdm._lane[] := array[]::mdm._lane[];
 begin
-  select array_agg(pt.tenant_id)
-  into v_tenant_ids
-  from mdm.aa_principal p
-  join mdm.aa_principal_tenant pt on pt.principal_id = p.id
-  where p.role_name = session_user;
   if v_tenant_ids is null then
     v_tenant_ids := p_tenant_ids;
   elsif p_tenant_ids is not null then

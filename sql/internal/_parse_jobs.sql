@@ -9,6 +9,7 @@ as $$
 declare
   v_jobs mdm._job_request[];
   v_bad record;
+  v_bound_tenants uuid[] := mdm._bound_tenants();
 begin
   if jsonb_typeof(p_jobs) is distinct from 'array' then
     perform mdm._raise('MJ005', 'p_jobs is not a JSON array', format('It is %s.', coalesce('a JSON ' || jsonb_typeof(p_jobs), 'NULL')),
@@ -55,6 +56,7 @@ begin
   where k.job_kind is null
     or not k.enabled
     or (k.tenant_required and r.tenant_id is null)
+    or coalesce(r.tenant_id, '00000000-0000-0000-0000-000000000000'::uuid) <> all (v_bound_tenants)
     or (r.tenant_id is not null and not exists (select from mdm.aa_tenant t where t.id = r.tenant_id))
     or jsonb_typeof(r.payload) <> 'object'
     or pg_column_size(r.payload) > 16777216
@@ -73,4 +75,4 @@ begin
 end
 $$;
 
-comment on function mdm._parse_jobs(jsonb) is 'The elements of enqueue_jobs, checked; MJ003 or MJ005 names the first bad one. Private.';
+comment on function mdm._parse_jobs(jsonb) is 'The elements of enqueue_jobs, checked; MJ003, MJ005 or MJ007 names the first bad one. Private.';
