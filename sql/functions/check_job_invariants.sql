@@ -34,23 +34,22 @@ as $$
     where j.attempts > j.max_attempts
       and j.recoveries = 0
     union all
-    select 'retry_beyond_cap', j.id
-    from mdm.aa_job j
-    join mdm.aa_job_kind k on k.job_kind = j.job_kind
-    where j.status = 'pending'
-      and j.attempts > 0
-      and j.last_error is not null
-      and j.available_at > clock_timestamp() + k.max_delay * (1 + k.jitter)
-    union all
     select 'unregistered_kind', j.id
     from mdm.aa_job j
     where not exists (select from mdm.aa_job_kind k where k.job_kind = j.job_kind)
     union all
-    -- one audit row per act that D15 audits, in the transaction of the act (S11)
+    -- one audit row per act that D15 audits, in the transaction of the act (S11); whether a job that was done before its kind's settings
+    -- changed had to leave one is not known any more
     select 'audit_row_missing', j.id
     from mdm.aa_job j
     join mdm.aa_job_kind k on k.job_kind = j.job_kind
-    where (j.status = 'dlq' or (j.status = 'done' and k.audit_level = 'full') or (j.status = 'failed'))
+    where (j.status in ('dlq', 'failed')
+        or (j.status = 'done' and k.audit_level = 'full' and not exists (
+          select
+          from mdm.aa_audit_log c
+          where c.object_type = 'job_kind'
+            and c.object_id = j.job_kind
+            and c.occurred_at >= j.completed_at)))
       and not exists (
         select
         from mdm.aa_audit_log a
@@ -70,7 +69,7 @@ as $$
       select max(t.id)
       from (select v.id from violation v where v.name = c.name order by v.id limit 10) t) as tenth
     from unnest(array['running_without_lease', 'pending_but_claimed', 'completed_at_wrong', 'pending_without_attempts_left',
-      'more_attempts_than_allowed', 'retry_beyond_cap', 'unregistered_kind', 'audit_row_missing', 'done_twice']) c (name)) n
+      'more_attempts_than_allowed', 'unregistered_kind', 'audit_row_missing', 'done_twice']) c (name)) n
   left join violation v on v.name = n.name
   group by n.name
   order by n.name;

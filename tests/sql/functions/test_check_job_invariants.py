@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from jobs import Connection, call, claim, enqueue, fail, make_due, make_job, rows, violations
+from jobs import Connection, call, claim, claim_one, enqueue, fail, make_due, make_job, make_kind, rows, violations
 
 NAMES = {
     "running_without_lease",
@@ -14,7 +14,6 @@ NAMES = {
     "completed_at_wrong",
     "pending_without_attempts_left",
     "more_attempts_than_allowed",
-    "retry_beyond_cap",
     "unregistered_kind",
     "audit_row_missing",
     "done_twice",
@@ -26,10 +25,6 @@ PLANTED = {
     "completed_at_wrong": ("running", "update mdm.aa_job set completed_at = now()"),
     "pending_without_attempts_left": ("pending", "update mdm.aa_job set attempts = max_attempts"),
     "more_attempts_than_allowed": ("running", "update mdm.aa_job set attempts = max_attempts + 1"),
-    "retry_beyond_cap": (
-        "pending",
-        "update mdm.aa_job set attempts = 1, last_error = 'x', available_at = now() + interval '7 hours'",
-    ),
     "unregistered_kind": ("pending", "update mdm.aa_job set job_kind = 'nope'"),
     "audit_row_missing": ("done", "delete from mdm.aa_audit_log where action = 'job_done'"),
     "done_twice": (
@@ -68,6 +63,18 @@ def test_check_job_invariants_misses_the_audit_of_a_death_and_a_stop(conn: Conne
     assert violations(conn) == {}
     conn.execute("delete from mdm.aa_audit_log where action in ('job_dlq', 'job_stop')")
     assert violations(conn) == {"audit_row_missing": 1}
+
+
+def test_check_job_invariants_raises_no_alarm_when_settings_change(conn: Connection) -> None:
+    """Retries keep the time they were given, and jobs that left no audit row were right at their time."""
+    make_kind(conn, "quiet", audit_level="exceptions", max_delay="6 hours", base_delay="6 hours")
+    make_job(conn, "done", "quiet")
+    enqueue(conn, "quiet")
+    fail(conn, claim_one(conn, "quiet"))
+    make_kind(conn, "quiet", audit_level="full", max_delay="1 minute", base_delay="1 minute")
+    assert violations(conn) == {}
+    make_job(conn, "done", "quiet")
+    assert violations(conn) == {}
 
 
 def test_check_job_invariants_samples_ten_ids(conn: Connection) -> None:
