@@ -103,6 +103,7 @@
 \ir functions/recover_stale_jobs.sql
 \ir functions/purge_jobs.sql
 \ir functions/compact_outbox.sql
+\ir functions/cleanup_step.sql
 \ir functions/cleanup_jobs.sql
 \ir functions/run_sql_job_step.sql
 \ir functions/run_sql_jobs.sql

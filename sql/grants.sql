@@ -83,6 +83,7 @@ to mdm_admin;
 grant execute on function
   mdm.recover_stale_jobs(int),
   mdm.purge_jobs(int),
+  mdm.cleanup_step(int),
   mdm.compact_outbox(int)
 to mdm_worker, mdm_admin;
 grant execute on procedure mdm.cleanup_jobs(interval) to mdm_worker, mdm_admin;

@@ -25,9 +25,7 @@ begin
     end if;
     v_left := not v_chunk.is_last;
   elsif v_kind = 'cleanup_jobs' then
-    v_left := (select count(*) from mdm.recover_stale_jobs(500)) = 500;
-    v_left := mdm.purge_jobs(1000) = 1000 or v_left;
-    v_left := mdm.compact_outbox(1000) = 1000 or v_left;
+    v_left := mdm.cleanup_step();
   else
     perform mdm._raise('MJ005', format('jobs of kind %s are not run by SQL alone', v_kind), null, 'Start a runner: jobrunner --kinds ' || v_kind);
   end if;

@@ -18,7 +18,7 @@ SWITCHES = {"roles/as_owner.sql", "roles/as_platform.sql", "roles/as_installer.s
 ROUTINES = [path for path in FILES if path.startswith(("internal/", "functions/", "kinds/"))]
 LAYERS = ("internal", "functions", "kinds", "views", "cron", "grants.sql")
 # Design 3: around each part of the cleanup, as the row-by-row fallback of a sweep, and around a SQL handler.
-WHEN_OTHERS = {"functions/cleanup_jobs.sql", "functions/recover_stale_jobs.sql", "functions/run_sql_jobs.sql"}
+WHEN_OTHERS = {"functions/cleanup_step.sql", "functions/recover_stale_jobs.sql", "functions/run_sql_jobs.sql"}
 VOLATILITY = {"volatile": "parallel unsafe", "stable": "parallel safe", "immutable": "parallel safe"}
 PURE_BUT_VOLATILE = {"internal/_raise.sql"}  # volatile, so that no planner raises it before its time
 

@@ -27,7 +27,15 @@ from jobs import (
 NOBODY = "test_nobody"  # a login that may connect and use the schema, and is a member of nothing
 EVERYBODY = {"job_schema_version"}
 CLAIMING = {"claim_job", "fail_job"}
-UPKEEP = {"recover_stale_jobs", "purge_jobs", "compact_outbox", "wake_outbox", "settle_index_status", "cleanup_jobs"}
+UPKEEP = {
+    "recover_stale_jobs",
+    "purge_jobs",
+    "compact_outbox",
+    "wake_outbox",
+    "settle_index_status",
+    "cleanup_step",
+    "cleanup_jobs",
+}
 WITHOUT_A_RUNNER = {"run_sql_jobs", "run_sql_job_step"}
 PRODUCING = {"enqueue_job", "enqueue_jobs", "get_job", "send_email"}
 WATCHING = {"check_job_invariants", "explain_job", "job_metrics", "_redact"}
