@@ -1,4 +1,5 @@
 -- Whether a job runs under a lease: what it has taken is its own for so long, and free again when it ended or was recovered.
+-- Not "status = 'running'": that would lure the planner into the partial index over all running rows (design 5).
 create or replace function mdm._holds_lease(p_job_id bigint, p_lease_no bigint)
 returns boolean
 language sql
@@ -11,7 +12,8 @@ as $$
     from mdm.aa_job j
     where j.id = p_job_id
       and j.lease_no = p_lease_no
-      and j.status = 'running');
+      and j.claimed_at is not null
+      and j.completed_at is null);
 $$;
 
 comment on function mdm._holds_lease(bigint, bigint) is 'Whether the job runs under this lease; false for NULL. Private.';

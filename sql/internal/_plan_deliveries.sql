@@ -2,11 +2,14 @@
 -- over ids would skip what commits late (B112).
 create or replace function mdm._plan_deliveries(p_limit int)
 returns int
-language sql
+language plpgsql
 volatile
 parallel unsafe
 security invoker
 as $$
+declare
+  v_events int;
+begin
   with events as materialized (
     select o.id, o.tenant_id, o.event_type
     from mdm.aa_outbox_event o
@@ -34,8 +37,11 @@ as $$
     where o.id = e.id
     returning o.id
   )
-  select count(*)::int
+  select count(*)
+  into v_events
   from noted;
+  return v_events;
+end
 $$;
 
 comment on function mdm._plan_deliveries(int) is

@@ -1,11 +1,14 @@
 -- Stores the outcome of posts (S2.4). Only what was taken under this lease: whatever was freed meanwhile is somebody else's.
 create or replace function mdm._store_deliveries(p_job_id bigint, p_lease_no bigint, p_results jsonb)
 returns table (event_id bigint, endpoint_id uuid, answered boolean)
-language sql
+language plpgsql
 volatile
 parallel unsafe
 security invoker
 as $$
+#variable_conflict use_column
+begin
+  return query
   with results as materialized (
     select r.event_id, r.endpoint_id, r.status, mdm._cut_bytes(r.error, 2000) as error
     from jsonb_to_recordset(p_results) as r (event_id bigint, endpoint_id uuid, status int, error text)
@@ -29,6 +32,7 @@ as $$
     and d.job_id = p_job_id
     and d.lease_no = p_lease_no
   returning d.event_id, d.endpoint_id, r.status is not null;
+end
 $$;
 
 comment on function mdm._store_deliveries(bigint, bigint, jsonb) is

@@ -7,6 +7,12 @@ volatile
 parallel unsafe
 security definer
 set search_path = pg_catalog, pg_temp
+-- a plan made while the tables were empty must not read them whole
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan
+set jit = off
 as $$
 declare
   v_events bigint[];

@@ -134,7 +134,12 @@ def test_claim_deliveries_plans_more_than_a_thousand_events(conn: Connection, te
     make_endpoint(conn, tenant)
     make_events(conn, tenant, 2500)
     assert len(take(conn, claimed_dispatch(conn), limit=1, per_endpoint=1)) == 1
-    assert len(deliveries(conn)) == 2500
+    assert len(deliveries(conn)) == 1000
+    claimed = claimed_dispatch(conn)
+    conn.execute("update mdm.aa_webhook_endpoint set enabled = false")
+    assert take(conn, claimed) == []
+    assert len(deliveries(conn)) == 1000
+    assert undispatched(conn) == 1000  # the others are wanted by nobody now
 
 
 def test_b111_claim_deliveries_caps_what_is_under_way_to_an_endpoint(conn: Connection, tenant: UUID) -> None:
