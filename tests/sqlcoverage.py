@@ -42,7 +42,10 @@ class SqlCoverage:
         if not self.wanted:
             return
         with psycopg.connect(dsn, autocommit=True) as conn:
-            conn.execute("create extension if not exists plpgsql_check schema public")
+            # a schema of its own: a test may have dropped public, or made the extension there
+            conn.execute("create schema if not exists sql_coverage")
+            conn.execute("create extension if not exists plpgsql_check schema sql_coverage")
+            conn.execute("set search_path = sql_coverage, public")
             for name, statement, line, ran in conn.execute(COUNTS).fetchall():
                 seen = self.functions.setdefault(name, {})
                 seen[statement] = (line, ran or seen.get(statement, (line, False))[1])
