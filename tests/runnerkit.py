@@ -147,6 +147,9 @@ def jobrunner(dsn: str, *arguments: str, **environ: str) -> Iterator[Command]:
     command = Command(dsn, *arguments, **environ)
     try:
         yield command
+    except BaseException:
+        print(f"exit code {command.process.poll()}, stdout:\n{command.out}\nstderr:\n{command.log}")
+        raise
     finally:
         command.close()
 

@@ -61,33 +61,39 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+Kinds = Annotated[
+    list[str] | None, typer.Option(help="Job kinds to work on: repeated or a,b. Default: all that have a handler.")
+]
+Tenants = Annotated[list[str] | None, typer.Option(help="Tenants to work for, by id: repeated or a,b. Default: all.")]
+Concurrency = Annotated[int, typer.Option(min=1, max=256, help="How many jobs run at the same time.")]
+Drain = Annotated[bool, typer.Option("--drain", help="End when nothing is due or running.")]
+DrainAll = Annotated[bool, typer.Option("--drain-all", help="As --drain, but wait for retries too.")]
+Once = Annotated[bool, typer.Option("--once", help="End after one job, or when none is due.")]
+ListenDsn = Annotated[str | None, typer.Option(help="Direct connection for LISTEN, where --dsn leads to a pooler.")]
+Pooler = Annotated[bool, typer.Option("--pooler", help="--dsn leads to a transaction pooler.")]
+Grace = Annotated[float, typer.Option(min=0, help="Seconds that running jobs get after the first signal.")]
+Format = Annotated[LogFormat, typer.Option(help="Form of the log.")]
+Level = Annotated[LogLevel | None, typer.Option(help="Default: info; warning when draining.")]
+Version = Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")]
+
+
 @app.callback(invoke_without_command=True, epilog=EPILOG)
 def run(
     context: typer.Context,
-    kinds: Annotated[
-        list[str] | None, typer.Option(help="Job kinds to work on: repeated or a,b. Default: all that have a handler.")
-    ] = None,
-    tenants: Annotated[
-        list[str] | None, typer.Option(help="Tenants to work for, by id: repeated or a,b. Default: all.")
-    ] = None,
-    concurrency: Annotated[int, typer.Option(min=1, max=256, help="How many jobs run at the same time.")] = 4,
-    drain: Annotated[bool, typer.Option("--drain", help="End when nothing is due or running.")] = False,
-    drain_all: Annotated[bool, typer.Option("--drain-all", help="As --drain, but wait for retries too.")] = False,
-    once: Annotated[bool, typer.Option("--once", help="End after one job, or when none is due.")] = False,
-    handlers: Annotated[
-        list[str] | None, typer.Option(help="Module with a dict HANDLERS of job kind to function; may be repeated.")
-    ] = None,
+    kinds: Kinds = None,
+    tenants: Tenants = None,
+    concurrency: Concurrency = 4,
+    drain: Drain = False,
+    drain_all: DrainAll = False,
+    once: Once = False,
+    handlers: commands.Modules = None,
     dsn: commands.Dsn = None,
-    listen_dsn: Annotated[
-        str | None, typer.Option(help="Direct connection for LISTEN, where --dsn leads to a pooler.")
-    ] = None,
-    pooler: Annotated[bool, typer.Option("--pooler", help="--dsn leads to a transaction pooler.")] = False,
-    grace: Annotated[float, typer.Option(min=0, help="Seconds that running jobs get after the first signal.")] = 30.0,
-    log_format: Annotated[LogFormat, typer.Option(help="Form of the log.")] = LogFormat.TEXT,
-    log_level: Annotated[LogLevel | None, typer.Option(help="Default: info; warning when draining.")] = None,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
+    listen_dsn: ListenDsn = None,
+    pooler: Pooler = False,
+    grace: Grace = 30.0,
+    log_format: Format = LogFormat.TEXT,
+    log_level: Level = None,
+    version: Version = False,
 ) -> None:
     """Run jobs: claim them from the database, run their handlers, end them. SIGTERM and SIGINT end it in good order."""
     if context.invoked_subcommand is not None:
@@ -96,12 +102,12 @@ def run(
     logs.setup(log_format.value, _level(log_level, mode))
     target = Target(resolve_dsn(dsn, os.environ), pooler)
     listen = Target(resolve_dsn(listen_dsn, {})) if listen_dsn else None if pooler else target
-    sys.path.insert(0, os.getcwd())
-    names = _names(kinds, "--kinds")
+    names, tenant_ids = _names(kinds, "--kinds"), _tenants(tenants)
+    chosen = choose(load_handlers(handlers or []), names)
     plan = Plan(
         target=target,
-        handlers=able(choose(load_handlers(handlers or []), names), os.environ, named=bool(names)),
-        tenant_ids=_tenants(tenants),
+        handlers=able(chosen, os.environ, named=bool(names)),
+        tenant_ids=tenant_ids,
         concurrency=1 if mode is Mode.ONCE else concurrency,
         mode=mode,
         grace_seconds=grace,

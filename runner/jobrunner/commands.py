@@ -44,6 +44,9 @@ class OnConflict(Enum):
     UPDATE = "update"
 
 
+Modules = Annotated[
+    list[str] | None, typer.Option(help="Module with a dict HANDLERS of job kind to function; may be repeated.")
+]
 Dsn = Annotated[str | None, typer.Option(help="Database. Default: JOBRUNNER_DSN, else the PG* variables.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
@@ -127,12 +130,11 @@ def _health(session: Session) -> list[Health] | None:
 
 
 def kinds(
-    handlers: Annotated[list[str] | None, typer.Option(help="Module with a dict HANDLERS; may be repeated.")] = None,
+    handlers: Modules = None,
     dsn: Dsn = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the kinds that are registered or have a handler, and their settings."""
-    sys.path.insert(0, os.getcwd())
     known = load_handlers(handlers or [])
     with open_session(dsn) as session:
         states = {count.job_kind: count.state for count in session.run(job_counts())}
@@ -192,8 +194,8 @@ def explain(error: psycopg.Error) -> str:
 def open_session(dsn: str | None) -> Iterator[Session]:
     """Open a session for one command, on a schema that fits."""
     session = Session(Target(resolve_dsn(dsn, os.environ)), "command")
-    schema.require_schema(session.connection())
     try:
+        schema.require_schema(session.connection())
         yield session
     finally:
         session.close()

@@ -89,6 +89,7 @@ def setup(log_format: str, level: int) -> None:
     logger.handlers = [handler]
     logger.setLevel(level)
     logger.propagate = False
+    logging.getLogger("psycopg").setLevel(logging.ERROR)  # it warns of connections that we know to be lost
 
 
 def _parts(record: logging.LogRecord) -> tuple[str, dict[str, Any]]:

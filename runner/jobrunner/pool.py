@@ -71,13 +71,14 @@ class Pool:
 
         Raises SchemaError and psycopg.Error.
         """
-        require_schema(self._session.connection())
-        self._keeper.refresh()
-        self._upkeep.recover()
-        self._upkeep.session.close()
-        counts = self._session.run(open_jobs(kinds=self._plan.kinds))
-        self._session.close()
-        return counts
+        try:
+            require_schema(self._session.connection())
+            self._keeper.refresh()
+            self._upkeep.recover()
+            return self._session.run(open_jobs(kinds=self._plan.kinds))
+        finally:
+            for session in (self._session, self._keeper.session, self._upkeep.session):
+                session.close()
 
     def run(self, watch: Watch) -> None:
         """Work until the plan's end or a signal; raises StuckError and UnfinishedError."""

@@ -32,13 +32,13 @@ def test_doorbell_notify_wakes_an_idle_slot_at_once(conn: Connection, dsn: str) 
     with serving(dsn, {KIND: lambda job, ctx: started.append(monotonic())}) as served:
         eventually(lambda: value(conn, "select bool_or(hungry) from mdm.aa_job_runner"))
         waits = []
-        for number in range(5):
+        for number in range(3):
             idle(served)
             before = monotonic()
             enqueue(conn, KIND)
             eventually(lambda number=number: len(started) > number, every=0.001)
             waits.append(started[-1] - before)
-    assert sorted(waits)[2] < 0.2, f"polling alone takes half a second on average: {waits}"
+    assert sorted(waits)[1] < 0.2, f"polling alone takes half a second on average: {waits}"
 
 
 @pytest.mark.parametrize("listen", [None, "postgresql://nobody@/none?host=/nowhere"])

@@ -73,8 +73,8 @@ def test_keeper_cancels_a_handler_whose_lease_is_lost(conn: Connection, dsn: str
         call(conn, "stop_job", job_id=job_id)
         assert ended.wait(10), "the handler was not cancelled"
         eventually(lambda: served.pool.tally.lost == 1)
-        next_id = enqueue(conn, KIND)
         entered.clear()
+        next_id = enqueue(conn, KIND)
         assert entered.wait(10), "the slot does not work any more"
         call(conn, "stop_job", job_id=next_id)
     assert status(conn, job_id) == "failed"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
+import sys
 from collections.abc import Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import Any, Final
@@ -24,7 +26,10 @@ def load_handlers(modules: Iterable[str]) -> dict[str, Handler]:
     for point in entry_points(group=GROUP):
         source = f"entry point {point.name} of group {GROUP}"
         found |= _handlers_of(_loaded(source, point.load), point.name, source)
-    for name in modules:
+    names = list(modules)
+    if names and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # as `python -m` does: a module beside the user is found
+    for name in names:
         source = f"--handlers {name}"
         found |= _handlers_of(_loaded(source, lambda name=name: importlib.import_module(name)), name, source)
     return found
