@@ -15,7 +15,8 @@ begin
     perform mdm._raise('MJ005', format('p_limit is %s', p_limit), null, 'Use 1 .. 10000 (D13).');
   end if;
   delete from mdm.aa_outbox_event e
-  where e.id in (
+  -- an array: a plan that ran the subselect twice would lock and delete more than the limit
+  where e.id = any (array(
     select o.id
     from mdm.aa_outbox_event o
     join mdm.aa_job_kind k on k.job_kind = 'outbox_dispatch'
@@ -26,7 +27,7 @@ begin
         or not exists (select from mdm.aa_webhook_delivery d where d.event_id = o.id and d.status <> 'delivered'))
     order by o.dispatched_at
     limit coalesce(p_limit, 1000)
-    for update of o skip locked);
+    for update of o skip locked));
   get diagnostics v_deleted = row_count;
   perform mdm._note_upkeep('compact', v_deleted);
   return v_deleted;

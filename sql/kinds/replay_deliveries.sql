@@ -34,7 +34,8 @@ begin
       available_at = clock_timestamp(),
       completed_at = null
     where d.endpoint_id = p_endpoint_id
-      and d.event_id in (
+      -- an array: a plan that ran the subselect twice would lock and take more than the limit
+      and d.event_id = any (array(
         select c.event_id
         from mdm.aa_webhook_delivery c
         where c.endpoint_id = p_endpoint_id
@@ -42,7 +43,7 @@ begin
           and (p_event_id is null or c.event_id = p_event_id)
         order by c.event_id
         limit coalesce(p_limit, 1000)
-        for update skip locked)
+        for update skip locked))
     returning d.event_id)
   select array_agg(b.event_id order by b.event_id)
   into v_events
