@@ -103,6 +103,9 @@ grant execute on function
   mdm._cron_entries()
 to mdm_admin;
 
+-- every runner exports the gauges (D18)
+grant execute on function mdm.job_metrics() to mdm_worker;
+
 -- watching (S12). _redact is pure; the views call it with the rights of their reader.
 grant execute on function
   mdm.check_job_invariants(),

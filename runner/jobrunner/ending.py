@@ -102,6 +102,7 @@ class Ending:
         )
         self._session.insist(call, [hold])
         self._tally.add(released=1)
+        self._tally.meter.ended([row.job_kind], "released")
         job_event(logging.INFO, "job_released", row, reason=outcome.text, retry_after_seconds=outcome.after_seconds)
 
     def _fail(self, hold: Hold, outcome: Outcome) -> None:
@@ -124,6 +125,7 @@ class Ending:
 def tell_done(holds: Sequence[Hold], tally: Tally) -> None:
     """Count jobs that are done, and say so: one by one, or the number when they were finished together."""
     tally.add(done=len(holds))
+    tally.meter.ended((hold.row.job_kind for hold in holds), "done")
     if len(holds) == 1:
         job_event(logging.INFO, "job_done", holds[0].row)
         return
@@ -136,6 +138,8 @@ def tell_failed(hold: Hold, result: Failed | None, outcome: Outcome, tally: Tall
     """Count a run that failed, and say what becomes of its job."""
     status = result.status if result is not None else None
     fields = {"error": outcome.text, "where": outcome.where}
+    outcome_name = {"dlq": "dlq", "done": "superseded"}.get(status or "", "failed")
+    tally.meter.ended([hold.row.job_kind], outcome_name)
     if status == "dlq":
         tally.add(dead=1)
         job_event(logging.ERROR, "job_dead", hold.row, **fields)
@@ -151,6 +155,7 @@ def tell_failed(hold: Hold, result: Failed | None, outcome: Outcome, tally: Tall
 def tell_released(holds: Sequence[Hold], reason: str, tally: Tally) -> None:
     """Count jobs that were given back without a run."""
     tally.add(released=len(holds))
+    tally.meter.ended((hold.row.job_kind for hold in holds if hold.started_at), "released")
     event(logging.INFO, "jobs_released", count=len(holds), reason=reason, worker_id=holds[0].row.claimed_by)
     for hold in holds:
         job_event(logging.DEBUG, "job_released", hold.row, reason=reason)
@@ -159,6 +164,9 @@ def tell_released(holds: Sequence[Hold], reason: str, tally: Tally) -> None:
 def tell_lost(hold: Hold, detail: str, tally: Tally) -> None:
     """Count a run whose lease was lost: somebody else has the job, or had the last word."""
     tally.add(lost=1)
+    tally.meter.lost(hold.row.job_kind)
+    if hold.started_at:
+        tally.meter.ended([hold.row.job_kind], "lost")
     job_event(logging.WARNING, "lease_lost", hold.row, detail=detail)
 
 

@@ -31,6 +31,11 @@ class Outage:
         self._lock = threading.Lock()
         self._since: float | None = None
 
+    @property
+    def away(self) -> bool:
+        """Whether the last call that was told of has failed."""
+        return self._since is not None
+
     def lost(self, error: psycopg.Error) -> None:
         """Note that a call failed."""
         with self._lock:

@@ -21,6 +21,7 @@ from jobrunner.floors import Floors
 from jobrunner.keeper import Keeper
 from jobrunner.leaving import give_back
 from jobrunner.logs import event
+from jobrunner.metrics import Meter
 from jobrunner.schema import require_schema
 from jobrunner.shared import Hunger, Mode, Plan, Shared, Tally
 from jobrunner.signals import Signals
@@ -31,6 +32,7 @@ from jobrunner.upkeep import Upkeep
 from jobrunner.wake import Wake
 
 TICK_SECONDS: Final = 0.2
+STILL_SECONDS: Final = 30.0  # a main loop that has not ticked for so long is stuck
 DRAIN_TICK_SECONDS: Final = 0.02
 COUNT_EVERY_SECONDS: Final = 0.5  # how often --drain-all counts what is left
 CALL_SECONDS: Final = 60.0  # a call of the runner's own that takes longer hangs on a dead connection (B51)
@@ -43,9 +45,10 @@ Watch = Callable[[Tally], None]
 class Pool:
     """All threads of a runner process. Lives in the main thread."""
 
-    def __init__(self, plan: Plan, wake: Wake, signals: Signals) -> None:
+    def __init__(self, plan: Plan, wake: Wake, signals: Signals, meter: Meter | None = None) -> None:
         self._plan, self._wake, self._signals = plan, wake, signals
-        self.tally = Tally()
+        self.tally = Tally(meter=meter or Meter())
+        self._ticked_at = monotonic()
         self._idle = Wake()
         self._shared = shared = Shared(
             plan=plan,
@@ -65,6 +68,7 @@ class Pool:
         self._doorbell = Doorbell(shared, self._idle)
         self._session = Session(plan.target, "pool")
         self._counted_at = 0.0
+        self._working = False
 
     def prepare(self) -> Sequence[Open]:
         """Check the schema, read the settings, recover what a dead runner left; give what there is to do.
@@ -80,11 +84,22 @@ class Pool:
             for session in (self._session, self._keeper.session, self._upkeep.session):
                 session.close()
 
+    @property
+    def alive(self) -> bool:
+        """Whether the main loop turns."""
+        return monotonic() - self._ticked_at < STILL_SECONDS
+
+    @property
+    def ready(self) -> bool:
+        """Whether jobs are claimed: the database is there, and nobody has asked for the end."""
+        return self._working and not self._shared.outage.away and not self._shared.stop.is_set()
+
     def run(self, watch: Watch) -> None:
         """Work until the plan's end or a signal; raises StuckError and UnfinishedError."""
         event(logging.INFO, "runner_started", runner_id=self._plan.runner_id, kinds=",".join(self._plan.kinds))
         for thread in (*self._slots, self._keeper, self._upkeep, self._doorbell):
             thread.start()
+        self._working = True
         try:
             self._work(watch)
         except BaseException:
@@ -99,6 +114,7 @@ class Pool:
         until: float | None = None
         while True:
             self._wake.wait(tick)
+            self._ticked_at = monotonic()
             watch(self.tally)
             self._look_after()
             if until is None and (self._shared.stop.is_set() or self._signals.count or self._drained()):

@@ -18,6 +18,7 @@ from jobrunner.db.connect import Target
 from jobrunner.db.worker import KindSettings
 from jobrunner.floors import Floors
 from jobrunner.job import Handler
+from jobrunner.metrics import Meter
 from jobrunner.outage import Outage
 from jobrunner.sizing import Sizing
 
@@ -66,6 +67,7 @@ class Tally:
     released: int = 0
     dead: int = 0
     lost: int = 0
+    meter: Meter = field(default_factory=Meter)  # the same for an exporter, by kind
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, *, done: int = 0, failed: int = 0, released: int = 0, dead: int = 0, lost: int = 0) -> None:

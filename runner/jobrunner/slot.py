@@ -43,6 +43,7 @@ class Slot(threading.Thread):
         self._patience = Patience(shared.outage, shared.dice)
         self._steady = Steady(self.session, self._patience, shared.over)
         self._ending = Ending(self._steady, shared.tally)
+        self._meter = shared.tally.meter
         self._throttled_limit = 0
         self._worked = True  # found something since it slept last
 
@@ -143,6 +144,8 @@ class Slot(threading.Thread):
     def _accept(self, rows: Sequence[ClaimedRow], claimed_at: float) -> None:
         """Put what may run into the tray, and put off what has no token (S7.4)."""
         allowed, refused, delays = self._shared.buckets.sort(rows)
+        self._meter.claimed(allowed)
+        self._meter.throttled(refused)
         self.tray.put(allowed, claimed_at)
         throttled = self.tray.put_settling(refused, claimed_at)
         self.claiming = False
@@ -162,7 +165,9 @@ class Slot(threading.Thread):
         kind = hold.row.job_kind
         context = SlotContext(hold, self._steady, self._shared.kinds.ttl_seconds(kind))
         outcome = run_handler(self._shared.plan.handlers[kind], hold.row, context)
-        self._shared.sizing.ran(kind, monotonic() - hold.started_at)
+        seconds = monotonic() - hold.started_at
+        self._shared.sizing.ran(kind, seconds)
+        self._meter.ran(kind, seconds)
         if outcome.verdict is Verdict.DONE and not context.used:
             kept = self.tray.done(hold)
         elif kept := self.tray.settle(hold):

@@ -52,5 +52,6 @@ class Upkeep(threading.Thread):
             found = len(outcomes)
             if outcomes:
                 counts = {outcome: outcomes.count(outcome) for outcome in sorted(set(outcomes))}
+                self._shared.tally.meter.recovered(counts)
                 event(logging.WARNING, "jobs_recovered", count=found, **counts)
                 self._shared.bell.ring()

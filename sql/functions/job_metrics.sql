@@ -9,6 +9,23 @@ set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set jit = off
 as $$
+  -- the priorities that a kind has pending, each found by one probe: the oldest job of a lane is its first in the claim index
+  with recursive lane as (
+    select k.job_kind, (
+      select min(j.priority)
+      from mdm.aa_job j
+      where j.status = 'pending'
+        and j.job_kind = k.job_kind) as priority
+    from mdm.aa_job_kind k
+    union all
+    select l.job_kind, (
+      select min(j.priority)
+      from mdm.aa_job j
+      where j.status = 'pending'
+        and j.job_kind = l.job_kind
+        and j.priority > l.priority)
+    from lane l
+    where l.priority is not null)
   select 'mdm_jobs_pending', j.tenant_id, j.job_kind, count(*)::double precision
   from mdm.aa_job j
   where j.status = 'pending'
@@ -25,14 +42,27 @@ as $$
     and j.status = 'dlq'
   group by j.tenant_id, j.job_kind
   union all
-  select 'mdm_jobs_oldest_due_seconds', null, k.job_kind,
-    greatest(0, extract(epoch from clock_timestamp() - (
+  select 'mdm_jobs_oldest_due_seconds', null, l.job_kind,
+    greatest(0, extract(epoch from clock_timestamp() - min((
       select min(j.available_at)
       from mdm.aa_job j
       where j.status = 'pending'
-        and j.job_kind = k.job_kind)))::double precision
-  from mdm.aa_job_kind k;
+        and j.job_kind = l.job_kind
+        and j.priority = l.priority))))::double precision
+  from lane l
+  group by l.job_kind
+  union all
+  select 'mdm_jobs_live_runners', null, k.job_kind, (
+    select count(*)
+    from mdm.aa_job_runner r
+    where r.expires_at > clock_timestamp()
+      and k.job_kind = any (r.kinds))::double precision
+  from mdm.aa_job_kind k
+  union all
+  select format('mdm_jobs_%s_age_seconds', u.part), null, null,
+    extract(epoch from clock_timestamp() - u.last_at)::double precision
+  from mdm.aa_job_upkeep u;
 $$;
 
 comment on function mdm.job_metrics() is
-  'Gauges for exporters (S12.1): mdm_jobs_pending, mdm_jobs_running, mdm_jobs_dlq per tenant and kind (a pair that has none gives no row), mdm_jobs_oldest_due_seconds per kind (0 = nothing due).';
+  'Gauges for exporters (S12.1): mdm_jobs_pending, mdm_jobs_running, mdm_jobs_dlq per tenant and kind (a pair that has none gives no row), mdm_jobs_oldest_due_seconds per kind (0 = nothing due), mdm_jobs_live_runners per kind, mdm_jobs_recover_age_seconds and the like for purge and compact (no row before the first run). Every exporter gives the same values: aggregate with max.';

@@ -60,7 +60,7 @@ MAY_EXECUTE: dict[str, set[str]] = {
     | WITHOUT_A_RUNNER
     | SETTINGS
     | {"check_lease", "finish_job", "finish_jobs", "release_job", "release_jobs", "extend_jobs"}
-    | {"announce_runner", "get_job", "reindex_chunk", "mark_email", "record_email"}
+    | {"job_metrics", "announce_runner", "get_job", "reindex_chunk", "mark_email", "record_email"}
     | {"sync_index", "wants_index", "fail_index"}
     | {"attachment_to_scan", "record_scan", "fail_scan"}
     | {"claim_deliveries", "record_deliveries", "enqueue_next_dispatch"}
