@@ -17,6 +17,7 @@ from typing import Any
 
 from jobrunner.db.connect import Target
 from jobrunner.job import Handler
+from jobrunner.metrics import Meter
 from jobrunner.pool import Pool
 from jobrunner.shared import Mode, Plan, Tally
 from jobrunner.signals import Signals
@@ -40,10 +41,10 @@ def nobody(tally: Tally) -> None:
     """Watch nothing."""
 
 
-def drain(dsn: str, handlers: Mapping[str, Handler], **plan: Any) -> Tally:
+def drain(dsn: str, handlers: Mapping[str, Handler], *, meter: Meter | None = None, **plan: Any) -> Tally:
     """Run a pool in this process until nothing is due; its plan may say otherwise."""
     options: dict[str, Any] = {"concurrency": 1, "mode": Mode.DRAIN, **plan}
-    pool = Pool(Plan(target=Target(dsn), handlers=handlers, **options), wake := Wake(), Signals(wake))
+    pool = Pool(Plan(target=Target(dsn), handlers=handlers, **options), wake := Wake(), Signals(wake), meter)
     pool.prepare()
     pool.run(nobody)
     wake.close()

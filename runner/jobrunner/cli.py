@@ -17,6 +17,7 @@ import typer
 from jobrunner import __version__, commands, dlq, doctor, logs, operate, progress
 from jobrunner.db.connect import Target
 from jobrunner.errors import JobrunnerError, UsageError
+from jobrunner.exporter import Export, exporting
 from jobrunner.handlers.needs import able
 from jobrunner.handlers.registry import choose, load_handlers
 from jobrunner.pool import Pool
@@ -72,6 +73,13 @@ Once = Annotated[bool, typer.Option("--once", help="End after one job, or when n
 ListenDsn = Annotated[str | None, typer.Option(help="Direct connection for LISTEN, where --dsn leads to a pooler.")]
 Pooler = Annotated[bool, typer.Option("--pooler", help="--dsn leads to a transaction pooler.")]
 Grace = Annotated[float, typer.Option(min=0, help="Seconds that running jobs get after the first signal.")]
+MetricsPort = Annotated[
+    int | None, typer.Option(min=0, max=65535, help="Serve /metrics, /healthz, /readyz on this port; 0 = any free one.")
+]
+MetricsHost = Annotated[str, typer.Option(help="Address on which the metrics are served.")]
+TenantLabel = Annotated[
+    bool, typer.Option("--tenant-label/--no-tenant-label", help="Whether the gauges tell tenants apart.")
+]
 Format = Annotated[LogFormat, typer.Option(help="Form of the log.")]
 Level = Annotated[LogLevel | None, typer.Option(help="Default: info; warning when draining.")]
 Version = Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")]
@@ -91,6 +99,9 @@ def run(
     listen_dsn: ListenDsn = None,
     pooler: Pooler = False,
     grace: Grace = 30.0,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = "127.0.0.1",
+    tenant_label: TenantLabel = True,
     log_format: Format = LogFormat.TEXT,
     log_level: Level = None,
     version: Version = False,
@@ -113,16 +124,17 @@ def run(
         grace_seconds=grace,
         listen=listen,
     )
-    run_pool(plan)
+    run_pool(plan, Export(metrics_host, metrics_port, tenant_label) if metrics_port is not None else None)
 
 
-def run_pool(plan: Plan) -> None:
+def run_pool(plan: Plan, export: Export | None = None) -> None:
     """Run the pool under the signals, and show how it goes."""
     wake, started = Wake(), monotonic()
     signals = Signals(wake)
     reset_in_children()
-    with signals.installed():
-        pool = Pool(plan, wake, signals)
+    with signals.installed(), exporting(export, plan.target, plan.kinds) as (meter, health):
+        pool = Pool(plan, wake, signals, meter)
+        health.alive, health.ready = (lambda: pool.alive), (lambda: pool.ready)
         due = sum(each.due for each in pool.prepare())
         if plan.mode is Mode.SERVE:
             pool.run(progress.nobody)

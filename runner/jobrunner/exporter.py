@@ -70,6 +70,7 @@ def gauges(target: Target, *, tenant_label: bool) -> Iterator[Gauges]:
         yield collector
     finally:
         collector.close(session.sever)
+        session.close()
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from jobrunner.job import ClaimedRow
 
 logger: Final = logging.getLogger("jobrunner")
 
+_TRACEPARENT: Final = re.compile(r'"traceparent": ?"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}')
 _PLAIN: Final = re.compile(r"[\w.:/@+*-]+")
 
 
@@ -37,7 +38,14 @@ def job_fields(row: ClaimedRow) -> dict[str, Any]:
         "tenant_id": row.tenant_id or "-",
         "worker_id": row.claimed_by,
         "attempt": row.attempts,
+        "trace_id": trace_id(row.context),
     }
+
+
+def trace_id(context: str | None) -> str | None:
+    """The trace that a job belongs to: out of the W3C traceparent in its context, if there is one."""
+    found = _TRACEPARENT.search(context) if context else None
+    return found[1] if found else None
 
 
 class JobLogger(logging.LoggerAdapter[logging.Logger]):
