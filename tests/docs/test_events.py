@@ -8,7 +8,7 @@ from cluster import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "metrics.md"
 SOURCES = sorted((ROOT / "runner" / "jobrunner").rglob("*.py"))
-CALL = re.compile(r'\bevent\(\s*(?:logging\.[A-Z]+|level), "(\w+)"')
+CALL = re.compile(r'\b(?:job_)?event\(\s*(?:logging\.[A-Z]+|level), "(\w+)"')
 
 
 def test_reference_has_every_event_and_no_other() -> None:
