@@ -102,6 +102,5 @@ class SlotContext:
             return
         row = self._hold.row
         self.finish_sent = True
-        self._session.raw.clean()
         self._session.raw.commit(finish_job(job_id=row.id, lease_no=row.lease_no))
         self.finished = True

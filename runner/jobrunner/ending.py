@@ -72,7 +72,6 @@ class Ending:
     def _commit(self, hold: Hold, context: SlotContext) -> None:
         """Commit the handler's writes and its finish_job together (S5.1)."""
         try:
-            self._session.raw.clean()
             self._session.raw.commit(finish_job(job_id=hold.row.id, lease_no=hold.row.lease_no))
         except CommitLost as error:
             self._end_badly(hold, context, failed(str(error)))

@@ -148,8 +148,7 @@ def test_b55_session_forgets_what_a_handler_left(conn: Connection, opened: Open,
     if way == "handler commits":
         given.execute("commit")
     if way == "commit":
-        session.clean()
-        session.commit()
+        session.commit(ask("select 1"))
     else:
         session.rollback()
     after = session.connection()
