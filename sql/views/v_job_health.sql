@@ -66,7 +66,7 @@ item as (
   where t.relid = 'mdm.aa_job'::regclass)
 select i.subject, i.item, i.value, i.warning
 from item i
-order by i.warning is null, i.place, i.subject;
+order by i.warning is null, i.place, i.subject, i.item;
 
 comment on view mdm.v_job_health is 'The health of the queue: lines with a warning first. Reads partial indexes and statistics, no history.';
 comment on column mdm.v_job_health.subject is 'A job kind, or (runners), (upkeep), (server).';
