@@ -7,6 +7,7 @@ parallel unsafe
 security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
+set jit = off
 as $$
 declare
   v_job mdm.aa_job := mdm._lock_for_admin(p_job_id, array['pending', 'running', 'dlq']::mdm.job_status[], 'stopped',

@@ -6,6 +6,7 @@ volatile
 parallel unsafe
 security invoker
 set enable_seqscan = off
+set jit = off
 as $$
 begin
   perform mdm._forget_progress(p_job_ids);

@@ -6,6 +6,7 @@ volatile
 parallel unsafe
 security invoker
 set enable_seqscan = off
+set jit = off
 as $$
 declare
   v_job mdm.aa_job;

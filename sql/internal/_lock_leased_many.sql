@@ -10,6 +10,7 @@ parallel unsafe
 security invoker
 set enable_nestloop = off
 set enable_hashjoin = on
+set jit = off
 as $$
 declare
   v_ids bigint[];

@@ -1,5 +1,6 @@
 -- The newest generation of an idempotency key (D6). Two statements, since "is not distinct from" is no index condition.
 -- Pinned here, since some callers are not: a plan that one of them cached while the table was empty would serve the claim as well.
+-- jit off wherever a path is disabled: its price tag would switch it on, at half a second a statement.
 create or replace function mdm._newest_of_key(
   p_tenant_id uuid,
   p_job_kind text,
@@ -13,6 +14,7 @@ stable
 parallel safe
 security invoker
 set enable_seqscan = off
+set jit = off
 as $$
 begin
   if p_tenant_id is null then

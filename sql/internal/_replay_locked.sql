@@ -6,6 +6,7 @@ volatile
 parallel unsafe
 security invoker
 set enable_seqscan = off
+set jit = off
 as $$
 begin
   update mdm.aa_job j

@@ -16,6 +16,7 @@ volatile
 parallel unsafe
 security invoker
 set enable_seqscan = off
+set jit = off
 as $$
 declare
   v_job record;

@@ -10,6 +10,7 @@ set search_path = pg_catalog, pg_temp
 -- the settings hold for the triggers of ddm_entity too: planning anew for each row would take longer than the rest, and a plan made
 -- while the tables were empty must not read them whole
 set enable_seqscan = off
+set jit = off
 set plan_cache_mode = force_generic_plan
 -- words longer than 2 kB are left out of the vectors with a notice each
 set client_min_messages = warning

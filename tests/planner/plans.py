@@ -28,11 +28,12 @@ SETTINGS: LiteralString = """
 
 @dataclass
 class Watch:
-    """The scans of one table that were seen: by which index, or `seq` for a walk over the whole table."""
+    """What was seen: the indexes by which one table was reached, `seq` for a walk over it, and whether JIT ran."""
 
     table: str = "aa_job"
     indexes: set[str] = field(default_factory=set)
     removed: int = 0
+    jit: bool = False
     plans: list[Plan] = field(default_factory=list)
 
     def add(self, diagnostic: Diagnostic) -> None:
@@ -42,6 +43,7 @@ class Watch:
         if found:
             plan = json.loads(text)
             self.plans.append(plan)
+            self.jit = self.jit or "JIT" in plan
             self.walk(plan["Plan"], None)
 
     def walk(self, node: Plan, parent: str | None) -> None:
