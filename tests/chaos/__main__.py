@@ -1,4 +1,4 @@
-"""Kills, freezes and cuts off everything that can die, and checks that nothing is lost. Ends with 1 when a promise broke."""
+"""Kills, freezes and cuts off what can die, and checks that nothing is lost; exit code 1 when a promise broke."""
 
 from __future__ import annotations
 

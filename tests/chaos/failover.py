@@ -72,7 +72,8 @@ def _standby(primary: Server, base: Any) -> Server:
 def both(primary: Server, standby: Server) -> str:
     """The DSN that finds whichever of the two can write."""
     hosts = f"{primary.socket_dir},{standby.socket_dir}"
-    return f"host={hosts} port={primary.port},{standby.port} user={primary.superuser} dbname=mdm target_session_attrs=read-write"
+    ports = f"{primary.port},{standby.port}"
+    return f"host={hosts} port={ports} user={primary.superuser} dbname=mdm target_session_attrs=read-write"
 
 
 def kill_all(server: Server) -> None:

@@ -144,7 +144,10 @@ class Proxy:
         return None
 
     def _stops(self, link: _Link, message: bytes) -> bool:
-        """Whether the connection stands at the gate before this message; for an answer's gate note that it came."""
+        """Whether the connection stands at the gate before this message; for an answer's gate note that it came.
+
+        Of a message with several statements those before the gate are sent.
+        """
         text = _statement(link, message)
         if text is None:
             return False
@@ -152,7 +155,8 @@ class Proxy:
         if text != SYNC:
             link.last = text
         gate = self._gate
-        if gate is None or gate.at not in text or gate.after not in before:
+        at = text.rfind(gate.at) if gate is not None else -1
+        if gate is None or at < 0 or gate.after not in before + text[:at]:
             return False
         if gate.skip:
             gate.skip -= 1
@@ -161,7 +165,11 @@ class Proxy:
         if gate.answer:
             link.held.set()
             return False
-        gate.reached.set()
+        if message[:1] == b"Q" and "; " in text[:at]:
+            link.held.set()
+            link.server.sendall(_query(text[:at].rpartition("; ")[0]))
+        else:
+            gate.reached.set()
         return True
 
     def _wait(self, link: _Link) -> None:
@@ -187,6 +195,12 @@ def _message(buffer: bytearray, started: bool) -> bytes | None:
     message = bytes(buffer[:size])
     del buffer[:size]
     return message
+
+
+def _query(text: str) -> bytes:
+    """A Query message."""
+    body = text.encode() + b"\0"
+    return b"Q" + struct.pack("!i", len(body) + 4) + body
 
 
 def _statement(link: _Link, message: bytes) -> str | None:

@@ -21,7 +21,6 @@ from chaos.verdict import judge, judge_keys
 from chaos.world import Connection, World, crash, recover_of, register, restart, socket_path
 from cluster import ROOT
 from jobrunner.errors import ConnectError
-
 from runnerkit import KILL, TERM, Command
 
 SKEW: Final = str(ROOT / "tests" / "chaos" / "skew")
@@ -151,8 +150,14 @@ def run(world: World, conn: Connection) -> None:
 def _rage(world: World, storm: Storm, seconds: float) -> Counter[str]:
     """Do every deed in turn, in an order that is drawn anew each round."""
     deeds: list[Callable[[], None]] = [
-        storm.kill, storm.terminate, storm.freeze, storm.end_sessions, storm.crash_server, storm.silence, storm.lock_out,
-    ]  # fmt: skip
+        storm.kill,
+        storm.terminate,
+        storm.freeze,
+        storm.end_sessions,
+        storm.crash_server,
+        storm.silence,
+        storm.lock_out,
+    ]
     began, fired = monotonic(), Counter[str]()
     while monotonic() - began < seconds or len(storm.deeds) < len(deeds):
         for deed in random.sample(deeds, len(deeds)):

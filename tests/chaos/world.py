@@ -1,4 +1,4 @@
-"""What every chapter needs: a server that can be stopped, runners that can be killed, and what is asked of the database."""
+"""What every chapter needs: a server that can be stopped, runners that can be killed, questions to the database."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ def register(conn: Connection, *kinds: str, **settings: Any) -> None:
 def recover_of(conn: Connection, pids: Sequence[int]) -> int:
     """Recover what these processes have claimed, as if their TTL were over; rows that they hold locked stay."""
     conn.execute(
-        "update mdm.aa_job set claimed_at = claimed_at - interval '1 hour', heartbeat_at = heartbeat_at - interval '1 hour'"
+        "update mdm.aa_job"
+        " set claimed_at = claimed_at - interval '1 hour', heartbeat_at = heartbeat_at - interval '1 hour'"
         " where id in (select id from mdm.aa_job where status = 'running' and split_part(claimed_by, '/', 2) = any(%s)"
         "  for update skip locked)",
         ([str(pid) for pid in pids],),
