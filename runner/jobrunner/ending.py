@@ -13,7 +13,7 @@ from jobrunner.context import SlotContext
 from jobrunner.db.call import LeaseLost
 from jobrunner.db.session import CommitLost, Session
 from jobrunner.db.worker import Failed, check_lease, fail_job, finish_job, release_job
-from jobrunner.logs import event, job_event
+from jobrunner.logs import event, job_event, logger
 from jobrunner.outcome import Outcome, Verdict, failed
 from jobrunner.shared import Tally
 from jobrunner.steady import ALREADY_ENDED, Steady
@@ -129,8 +129,9 @@ def tell_done(holds: Sequence[Hold], tally: Tally) -> None:
         job_event(logging.INFO, "job_done", holds[0].row)
         return
     event(logging.INFO, "jobs_done", count=len(holds), worker_id=holds[0].row.claimed_by)
-    for hold in holds:
-        job_event(logging.DEBUG, "job_done", hold.row)
+    if logger.isEnabledFor(logging.DEBUG):
+        for hold in holds:
+            job_event(logging.DEBUG, "job_done", hold.row)
 
 
 def tell_failed(hold: Hold, result: Failed | None, outcome: Outcome, tally: Tally) -> None:
@@ -172,7 +173,7 @@ def tell_lost(hold: Hold, detail: str, tally: Tally) -> None:
 def tell_finished(session: Session, holds: Sequence[Hold], accepted: set[int], tally: Tally) -> None:
     """Count what finish_jobs accepted; of the others, ask what became of their leases."""
     done = [hold for hold in holds if hold.row.id in accepted]
-    for hold in holds:
+    for hold in holds if len(done) < len(holds) else ():
         if hold.row.id in accepted:
             continue
         detail = _detail(session, hold)

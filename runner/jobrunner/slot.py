@@ -89,8 +89,9 @@ class Slot(threading.Thread):
 
     def _clear(self) -> None:
         """Give back what has not started and finish what is done, without another claim: the pool stops."""
-        waiting, done = self.tray.withdraw(), self.tray.take_done()
+        waiting = self.tray.withdraw()
         self._give_back(waiting)
+        done = self.tray.take_done()
         self._finish(done)
         if not waiting and not done:
             self._shared.over.wait(OTHERS_SECONDS)
@@ -165,15 +166,14 @@ class Slot(threading.Thread):
         kind = hold.row.job_kind
         context = SlotContext(hold, self._steady, self._shared.kinds.ttl_seconds(kind))
         outcome = run_handler(self._shared.plan.handlers[kind], hold.row, context)
-        seconds = monotonic() - hold.started_at
-        self._shared.sizing.ran(kind, seconds)
-        self._meter.ran(kind, seconds)
+        self._meter.ran(kind, monotonic() - hold.started_at)
         if outcome.verdict is Verdict.DONE and not context.used:
             kept = self.tray.done(hold)
         elif kept := self.tray.settle(hold):
             self._end(hold, context, outcome)
         if not kept:
             self._ending.abandon(context)
+        self._shared.sizing.ran(kind, monotonic() - hold.started_at)
 
     def _end(self, hold: Hold, context: SlotContext, outcome: Outcome) -> None:
         """End a job with a call of its own. When the database refuses that for good, recovery will see to the job."""
@@ -186,8 +186,14 @@ class Slot(threading.Thread):
 
     def _finish(self, done: Sequence[Hold]) -> None:
         """Finish jobs whose handlers wrote nothing."""
-        if done:
-            self._ended(done, self._steady.insist(finish_jobs(**leases(done)), done) or set())
+        if not done:
+            return
+        try:
+            accepted = self._steady.insist(finish_jobs(**leases(done)), done)
+        except psycopg.Error:
+            self.tray.put_back(done)
+            raise
+        self._ended(done, accepted or set())
 
     def _ended(self, done: Sequence[Hold], accepted: set[int]) -> None:
         if done:

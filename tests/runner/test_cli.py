@@ -197,6 +197,15 @@ def test_cli_warns_of_a_kind_that_is_not_registered_and_works_on(conn: Connectio
     assert out.startswith("done 1, failed 0, released 0, dead 0 in ")
 
 
+def test_b57_cli_works_through_a_pooler(conn: Connection, dsn: str) -> None:
+    make_kind(conn, "noop")
+    for _ in range(20):
+        enqueue(conn, "noop")
+    code, out, err = run(dsn, *options(["noop"], "--drain", "--pooler"))
+    assert (code, err, statuses(conn)) == (0, "", {"done": 20})
+    assert out.startswith("done 20, ")
+
+
 def test_cli_handlers_option_wins_over_the_package(conn: Connection, dsn: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("HANDLERS = {'reindex': lambda job, ctx: None}\n")
     enqueue(conn, payload={"nonsense": True})

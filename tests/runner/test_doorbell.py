@@ -91,6 +91,16 @@ def test_doorbell_wakes_as_many_slots_as_there_is_work(conn: Connection, dsn: st
     assert not together.broken
 
 
+def test_doorbell_finds_what_lies_below_the_floors(conn: Connection, dsn: str) -> None:
+    """Design 5, rule 2: a new priority and an old available_at wait for an exact scan, a second at most."""
+    with serving(dsn, {KIND: lambda job, ctx: None}):
+        enqueue(conn, KIND)
+        eventually(lambda: statuses(conn) == {"done": 1})
+        enqueue(conn, KIND, priority=7)
+        enqueue(conn, KIND, available_at="2001-01-01")
+        eventually(lambda: statuses(conn) == {"done": 3}, seconds=3)
+
+
 def sleeping(bell: Bell, count: int) -> list[threading.Thread]:
     threads = [threading.Thread(target=bell.wait, kwargs={"after_work": False}) for _ in range(count)]
     for thread in threads:

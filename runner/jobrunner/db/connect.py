@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -37,7 +38,8 @@ def connect(target: Target, name: str, **overrides: str | int) -> psycopg.Connec
     given = {key: value for key, value in conninfo_to_dict(target.dsn).items() if value is not None}
     params: dict[str, Any] = {**DEFAULTS, "application_name": f"jobrunner {name}", **given, **overrides}
     if not target.pooler:
-        params["options"] = f"{given.get('options', '')} {ISOLATION}".strip()
+        options = given.get("options") or os.environ.get("PGOPTIONS", "")  # ours would hide those of the environment
+        params["options"] = f"{options} {ISOLATION}".strip()
     conn = psycopg.connect("", autocommit=True, client_encoding="utf8", **params)
     if target.pooler:
         conn.prepare_threshold = None
