@@ -56,6 +56,7 @@
 \ir internal/_build_vectors.sql
 \ir internal/_store_reindex.sql
 \ir internal/_uuid_of.sql
+\ir internal/_open_payloads.sql
 \ir internal/_attribute_index_name.sql
 \ir internal/_gin_index_name.sql
 \ir internal/_index_literal.sql
@@ -125,6 +126,7 @@
 \ir kinds/attachment_to_scan.sql
 \ir kinds/record_scan.sql
 \ir kinds/fail_scan.sql
+\ir kinds/settle_scans.sql
 \ir kinds/send_email.sql
 \ir kinds/mark_email.sql
 \ir kinds/record_email.sql
@@ -137,6 +139,7 @@
 \ir kinds/enqueue_bulk_import.sql
 \ir kinds/import_chunk.sql
 \ir kinds/fail_import.sql
+\ir kinds/settle_imports.sql
 
 -- [trigger of our stand-in for ddm_entity]
 \ir roles/as_platform.sql

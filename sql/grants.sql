@@ -54,7 +54,12 @@ grant execute on function
   mdm.enqueue_next_dispatch(bigint, bigint)
 to mdm_worker;
 grant execute on function mdm.replay_deliveries(uuid, bigint, int, text, uuid) to mdm_admin;
-grant execute on function mdm.wake_outbox(), mdm.settle_index_status() to mdm_worker, mdm_admin;
+grant execute on function
+  mdm.wake_outbox(),
+  mdm.settle_index_status(),
+  mdm.settle_imports(),
+  mdm.settle_scans()
+to mdm_worker, mdm_admin;
 grant select on mdm.v_webhook_dlq to mdm_monitor, mdm_admin;
 -- bulk_import (S2.2)
 grant execute on function mdm.enqueue_bulk_import() to mdm_platform;

@@ -1,5 +1,5 @@
--- One batch of every part of the upkeep (S2.5, D17): recovery, retention, the outbox, index builds that died. A part that fails is
--- reported and does not stop the others.
+-- One batch of every part of the upkeep (S2.5, D17): recovery, retention, the outbox, and what jobs that died have left behind. A part
+-- that fails is reported and does not stop the others.
 create or replace function mdm.cleanup_step(p_limit int default 500)
 returns boolean
 language plpgsql
@@ -17,14 +17,16 @@ begin
   if v_limit not between 1 and 10000 then
     perform mdm._raise('MJ005', format('p_limit is %s', p_limit), null, 'Use 1 .. 10000 (D13).');
   end if;
-  foreach v_part in array array['recover', 'purge', 'compact', 'wake', 'settle'] loop
+  foreach v_part in array array['recover', 'purge', 'compact', 'wake', 'indexes', 'imports', 'scans'] loop
     begin
       v_count := case v_part
         when 'recover' then (select count(*) from mdm.recover_stale_jobs(v_limit))
         when 'purge' then mdm.purge_jobs(v_limit)
         when 'compact' then mdm.compact_outbox(v_limit)
         when 'wake' then mdm.wake_outbox()
-        else mdm.settle_index_status()
+        when 'indexes' then mdm.settle_index_status()
+        when 'imports' then mdm.settle_imports()
+        else mdm.settle_scans()
       end;
       v_more := v_more or (v_count >= v_limit and v_part in ('recover', 'purge', 'compact'));
     exception
@@ -37,4 +39,4 @@ end
 $$;
 
 comment on function mdm.cleanup_step(int) is
-  'One batch of at most p_limit (1 .. 10,000) rows of each part of the upkeep: recovery, retention, outbox compaction, a look for overdue deliveries and for index builds that died (S2.5, D17). True when more is left. A part that fails raises a warning and does not stop the others. MJ005 bad limit.';
+  'One batch of at most p_limit (1 .. 10,000) rows of each part of the upkeep: recovery, retention, outbox compaction, a look for overdue deliveries, and for index builds, imports and scans whose job died (S2.5, D17). True when more is left. A part that fails raises a warning and does not stop the others. MJ005 bad limit.';

@@ -15,6 +15,8 @@ begin
   update mdm.aa_import i
   set status = 'failed',
     error = mdm._cut_bytes(p_error, 8192),
+    -- NULL: this pass has not begun, a replay begins it
+    rows_total = case when i.status <> 'pending' then i.rows_total end,
     completed_at = clock_timestamp()
   where i.id = v_import.id
     and i.status <> 'done';

@@ -29,7 +29,7 @@ begin
   if v_import.status = 'done' then
     return query select 0, 0, true;
     return;
-  elsif v_import.status = 'pending' then
+  elsif v_import.status = 'pending' or v_import.rows_total is null then
     perform mdm._begin_import(v_import);
     return query
     select 0, i.rows_rejected, false

@@ -12,17 +12,20 @@ declare
   v_attributes int;
   v_types int;
 begin
+  -- a login that is bound to tenants does not see the platform's jobs, and must not take them for gone
+  if mdm._bound_tenants() is not null then
+    return 0;
+  end if;
+
   update mdm.ddm_entity_type_attribute a
   set index_status = 'failed',
     index_error = coalesce(a.index_error, 'the job that was to build the index has ended without a result')
   where a.index_status = 'building'
     and not exists (
       select
-      from mdm.aa_job j
-      where j.job_kind = 'index_sync'
-        and j.status in ('pending', 'running')
-        and j.payload ->> 'entity_type_id' = a.entity_type_id::text
-        and j.payload ->> 'attribute_key' = a.attribute_key);
+      from mdm._open_payloads('index_sync') o (payload)
+      where o.payload ->> 'entity_type_id' = a.entity_type_id::text
+        and o.payload ->> 'attribute_key' = a.attribute_key);
   get diagnostics v_attributes = row_count;
 
   update mdm.ddm_entity_type t
@@ -30,10 +33,8 @@ begin
   where t.gin_index_status = 'building'
     and not exists (
       select
-      from mdm.aa_job j
-      where j.job_kind = 'gin_backfill'
-        and j.status in ('pending', 'running')
-        and j.payload ->> 'type_key' = t.type_key);
+      from mdm._open_payloads('gin_backfill') o (payload)
+      where o.payload ->> 'type_key' = t.type_key);
   get diagnostics v_types = row_count;
   return v_attributes + v_types;
 end
@@ -41,4 +42,4 @@ $$;
 
 comment on function mdm.settle_index_status() is
   'Sets index_status and gin_index_status from building to failed where no job is left that builds, and returns how many. Part of '
-  'mdm.cleanup_jobs. Replaying the job, or another toggle, builds the index.';
+  'mdm.cleanup_jobs. Replaying the job, or another toggle, builds the index. A login that is bound to tenants changes nothing.';

@@ -33,6 +33,8 @@ UPKEEP = {
     "compact_outbox",
     "wake_outbox",
     "settle_index_status",
+    "settle_imports",
+    "settle_scans",
     "cleanup_step",
     "cleanup_jobs",
 }

@@ -8,7 +8,22 @@ from uuid import UUID
 
 import pytest
 
-from jobs import Connection, Row, actions, age, call, claim_one, job, make_tenant, recover, refused, rows, value
+from jobs import (
+    Connection,
+    Row,
+    actions,
+    age,
+    audit,
+    call,
+    claim_one,
+    fail,
+    job,
+    make_tenant,
+    recover,
+    refused,
+    rows,
+    value,
+)
 
 Connect = Callable[..., Connection]
 GOOD: dict[str, Any] = {"to": ["a@example.org"], "subject": "Hello", "text": "Text"}
@@ -161,3 +176,14 @@ def test_mark_email_sends_when_the_suppression_is_over(conn: Connection, tenant:
     assert log(conn)["status"] == "suppressed"
     conn.execute("delete from mdm.aa_email_suppression")
     assert mark(conn, claimed)["decision"] == "send"
+
+
+def test_what_a_mail_says_is_hidden_from_the_dlq_and_the_audit(conn: Connection, tenant: UUID) -> None:
+    job_id = send_email(conn, tenant, text="your secret", html="<b>your secret</b>")
+    fail(conn, claim_one(conn, "email_send"), retryable=False)
+    [shown] = rows(conn, "select payload from mdm.v_job_dlq")
+    assert (shown["payload"]["text"], shown["payload"]["html"]) == ("[redacted]", "[redacted]")
+    assert shown["payload"]["subject"]
+    call(conn, "discard_job", job_id=job_id)
+    assert audit(conn, job_id)[-1]["action"] == "job_discard"
+    assert value(conn, "select count(*) from mdm.aa_audit_log where payload::text like '%%your secret%%'") == 0

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from entities import make_type
-from jobs import Connection, age, call, claim_one, finish, make_due, recover, rows, status, value
+from jobs import Connection, age, call, claim_one, finish, make_due, make_tenant, recover, rows, status, value
 
 Connect = Callable[..., Connection]
 KINDS = ("index_sync", "gin_backfill")
@@ -72,3 +72,18 @@ def test_what_is_not_building_is_left_alone(conn: Connection, thing: UUID) -> No
         finish(conn, claim_one(conn, kind))
     assert value(conn, "select mdm.settle_index_status()") == 0
     assert states(conn) == ("none", "none")
+
+
+def test_login_that_is_bound_to_tenants_does_not_see_the_jobs_and_changes_nothing(
+    conn: Connection, connect: Connect, thing: UUID
+) -> None:
+    begin(conn)
+    bound = connect(role="mdm_worker")
+    conn.execute(
+        """with p as (insert into mdm.aa_principal (id, name, kind, role_name)
+                      values (gen_random_uuid(), 'bound', 'service', 'test_mdm_worker') returning id)
+           insert into mdm.aa_principal_tenant select p.id, %s from p""",
+        (make_tenant(conn, "one"),),
+    )
+    assert value(bound, "select mdm.settle_index_status()") == 0
+    assert states(conn) == ("building", "building")

@@ -1,0 +1,87 @@
+"""mdm.settle_scans: an attachment whose scan died without a word is failed in the end, never clean (S2.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+
+from attachments import attach, attachment
+from jobs import Connection, age, call, claim_one, enqueue, fail, make_due, make_tenant, recover, status, value
+
+Connect = Callable[..., Connection]
+SETTLE = "select mdm.settle_scans()"
+
+
+@pytest.fixture
+def tenant(conn: Connection) -> UUID:
+    return make_tenant(conn, "one")
+
+
+def state(conn: Connection, attachment_id: UUID) -> str:
+    return str(attachment(conn, attachment_id)["virus_scan_status"])
+
+
+def kill(conn: Connection) -> int:
+    """Let eight runners die with the job, as many as it has attempts; return its id."""
+    for _ in range(8):
+        claimed = claim_one(conn, "virus_scan")
+        age(conn, claimed["id"])
+        recover(conn)
+        make_due(conn, claimed["id"])
+    assert status(conn, claimed["id"]) == "dlq"
+    return int(claimed["id"])
+
+
+def test_killed_eight_times_is_failed_by_the_cleanup_and_a_replay_scans(conn: Connection, tenant: UUID) -> None:
+    attachment_id = attach(conn, tenant, "a.txt", 3)
+    job_id = kill(conn)
+    assert state(conn, attachment_id) == "pending"
+    conn.execute("call mdm.cleanup_jobs()")
+    found = attachment(conn, attachment_id)
+    assert (found["virus_scan_status"], found["scanned_at"] is None) == ("failed", False)
+    assert "ended without a result" in found["virus_scan_result"]
+    call(conn, "replay_job", job_id=job_id)
+    claimed = claim_one(conn, "virus_scan")
+    call(
+        conn, "record_scan", job_id=job_id, lease_no=claimed["lease_no"], storage_key="a.txt", size_bytes=3, found=None
+    )
+    assert (value(conn, SETTLE), state(conn, attachment_id)) == (0, "clean")
+
+
+def test_reason_of_the_last_try_is_kept(conn: Connection, tenant: UUID) -> None:
+    attachment_id = attach(conn, tenant, "a.txt", 3)
+    conn.execute("update mdm.ddm_attachment set virus_scan_result = 'connection reset'")
+    kill(conn)
+    assert value(conn, SETTLE) == 1
+    assert attachment(conn, attachment_id)["virus_scan_result"] == "connection reset"
+
+
+def test_scan_that_waits_or_runs_is_left_alone(conn: Connection, connect: Connect, tenant: UUID) -> None:
+    attachment_id = attach(conn, tenant, "a.txt", 3)
+    kill(conn)
+    enqueue(conn, "virus_scan", {"attachment_id": str(attachment_id)}, tenant_id=tenant)
+    worker = connect(role="mdm_worker")
+    assert value(worker, SETTLE) == 0
+    claimed = claim_one(conn, "virus_scan")
+    assert value(worker, SETTLE) == 0
+    fail(conn, claimed)
+    assert (value(worker, SETTLE), state(conn, attachment_id)) == (0, "pending")
+
+
+@pytest.mark.parametrize("result", ["clean", "infected"])
+def test_result_is_never_taken_away(conn: Connection, tenant: UUID, result: str) -> None:
+    attachment_id = attach(conn, tenant, "a.txt", 3, status=result)
+    enqueue(conn, "virus_scan", {"attachment_id": str(attachment_id)}, tenant_id=tenant)
+    kill(conn)
+    assert (value(conn, SETTLE), state(conn, attachment_id)) == (0, result)
+
+
+def test_dead_job_of_another_tenant_or_another_thing_says_nothing(conn: Connection, tenant: UUID) -> None:
+    attachment_id = attach(conn, tenant, "a.txt", 3)
+    conn.execute("delete from mdm.aa_job")
+    for payload in ({"attachment_id": str(attachment_id)}, {"attachment_id": "x"}, {}):
+        enqueue(conn, "virus_scan", payload, tenant_id=make_tenant(conn, "two"))
+        fail(conn, claim_one(conn, "virus_scan"), retryable=False)
+    assert (value(conn, SETTLE), state(conn, attachment_id)) == (0, "pending")
