@@ -14,6 +14,7 @@ stable
 parallel safe
 security invoker
 set enable_seqscan = off
+set plan_cache_mode = force_generic_plan
 set jit = off
 as $$
 begin

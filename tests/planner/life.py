@@ -86,6 +86,9 @@ def others(conn: Connection) -> Iterator[Step]:
     yield "stop_job", {PKEY}, lambda: call(conn, "stop_job", job_id=job_id)
     yield "replay_job", {KEY, PKEY}, lambda: call(conn, "replay_job", job_id=job_id)
     yield "discard_job", {PKEY}, lambda: call(conn, "discard_job", job_id=job_id)
+    [dead] = batch_of(conn, 1)
+    fail(conn, dead, retryable=False)
+    yield "replay_job, no key", {KEY, PKEY}, lambda: call(conn, "replay_job", job_id=dead["id"])
     batch = claim(conn, KIND, limit=10)
     finish(conn, batch[0])
     for claimed in batch[1:]:
