@@ -92,6 +92,8 @@
 \ir functions/extend_jobs.sql
 \ir functions/announce_runner.sql
 \ir functions/replay_job.sql
+\ir functions/count_jobs.sql
+\ir functions/oldest_due.sql
 \ir functions/discard_job.sql
 \ir functions/stop_job.sql
 \ir functions/replay_jobs.sql

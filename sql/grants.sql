@@ -108,6 +108,9 @@ grant execute on function
   mdm._cron_entries()
 to mdm_admin;
 
+-- the views of counts call it with the rights of their reader
+grant execute on function mdm.count_jobs(text, text), mdm.oldest_due(text) to mdm_worker, mdm_monitor, mdm_admin;
+
 -- every runner exports the gauges (D18)
 grant execute on function mdm.job_metrics() to mdm_worker;
 

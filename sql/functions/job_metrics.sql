@@ -9,23 +9,6 @@ set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set jit = off
 as $$
-  -- the priorities that a kind has pending, each found by one probe: the oldest job of a lane is its first in the claim index
-  with recursive lane as (
-    select k.job_kind, (
-      select min(j.priority)
-      from mdm.aa_job j
-      where j.status = 'pending'
-        and j.job_kind = k.job_kind) as priority
-    from mdm.aa_job_kind k
-    union all
-    select l.job_kind, (
-      select min(j.priority)
-      from mdm.aa_job j
-      where j.status = 'pending'
-        and j.job_kind = l.job_kind
-        and j.priority > l.priority)
-    from lane l
-    where l.priority is not null)
   select 'mdm_jobs_pending', j.tenant_id, j.job_kind, count(*)::double precision
   from mdm.aa_job j
   where j.status = 'pending'
@@ -42,15 +25,9 @@ as $$
     and j.status = 'dlq'
   group by j.tenant_id, j.job_kind
   union all
-  select 'mdm_jobs_oldest_due_seconds', null, l.job_kind,
-    greatest(0, extract(epoch from clock_timestamp() - min((
-      select min(j.available_at)
-      from mdm.aa_job j
-      where j.status = 'pending'
-        and j.job_kind = l.job_kind
-        and j.priority = l.priority))))::double precision
-  from lane l
-  group by l.job_kind
+  select 'mdm_jobs_oldest_due_seconds', null, k.job_kind,
+    greatest(0, extract(epoch from clock_timestamp() - mdm.oldest_due(k.job_kind)))::double precision
+  from mdm.aa_job_kind k
   union all
   select 'mdm_jobs_live_runners', null, k.job_kind, (
     select count(*)

@@ -1,12 +1,12 @@
 -- How many jobs of each kind stand where: the first look of an operator. Each count reads a partial index.
 create or replace view mdm.v_job_counts as
 select k.job_kind,
-  (select count(*) from mdm.aa_job j where j.status = 'pending' and j.job_kind = k.job_kind and j.available_at <= clock_timestamp()) as due,
-  (select count(*) from mdm.aa_job j where j.status = 'pending' and j.job_kind = k.job_kind and j.available_at > clock_timestamp()) as later,
-  (select count(*) from mdm.aa_job j where j.status = 'running' and j.job_kind = k.job_kind) as running,
-  (select count(*) from mdm.aa_job j where j.status = 'done' and j.job_kind = k.job_kind) as done,
-  (select count(*) from mdm.aa_job j where j.status in ('dlq', 'failed') and j.status = 'failed' and j.job_kind = k.job_kind) as failed,
-  (select count(*) from mdm.aa_job j where j.status in ('dlq', 'failed') and j.status = 'dlq' and j.job_kind = k.job_kind) as dlq,
+  mdm.count_jobs(k.job_kind, 'due') as due,
+  mdm.count_jobs(k.job_kind, 'later') as later,
+  mdm.count_jobs(k.job_kind, 'running') as running,
+  mdm.count_jobs(k.job_kind, 'done') as done,
+  mdm.count_jobs(k.job_kind, 'failed') as failed,
+  mdm.count_jobs(k.job_kind, 'dlq') as dlq,
   case
     when not k.enabled then 'disabled'
     when k.paused_until > clock_timestamp() then 'paused'

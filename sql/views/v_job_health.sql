@@ -1,20 +1,11 @@
 -- The health of the queue at a glance: per kind what waits too long or dies, and once what the server and the upkeep do.
 create or replace view mdm.v_job_health as
 with kind as (
-  select k.job_kind, c.due, c.later, c.running, c.failed, c.dlq, c.state, d.oldest_due, r.released_often
+  select k.job_kind, c.due, c.later, c.running, c.failed, c.dlq, c.state,
+    mdm.oldest_due(k.job_kind) as oldest_due,
+    mdm.count_jobs(k.job_kind, 'restless') as released_often
   from mdm.aa_job_kind k
-  join mdm.v_job_counts c on c.job_kind = k.job_kind
-  cross join lateral (
-    select min(j.available_at) as oldest_due
-    from mdm.aa_job j
-    where j.status = 'pending'
-      and j.job_kind = k.job_kind) d
-  cross join lateral (
-    select count(*) as released_often
-    from mdm.aa_job j
-    where j.status = 'pending'
-      and j.job_kind = k.job_kind
-      and j.releases > 10) r),
+  join mdm.v_job_counts c on c.job_kind = k.job_kind),
 snapshot as (
   select a.pid, date_trunc('second', clock_timestamp() - a.xact_start) as age
   from pg_catalog.pg_stat_activity a

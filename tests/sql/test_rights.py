@@ -40,7 +40,7 @@ UPKEEP = {
 }
 WITHOUT_A_RUNNER = {"run_sql_jobs", "run_sql_job_step"}
 PRODUCING = {"enqueue_job", "enqueue_jobs", "get_job", "send_email"}
-WATCHING = {"check_job_invariants", "explain_job", "job_metrics", "_redact"}
+WATCHING = {"check_job_invariants", "count_jobs", "explain_job", "oldest_due", "job_metrics", "_redact"}
 SETTINGS = {"job_kind_settings", "rate_limits"}
 # the triggers of the platform's stand-ins
 TRIGGERS = {
@@ -62,7 +62,16 @@ MAY_EXECUTE: dict[str, set[str]] = {
     | WITHOUT_A_RUNNER
     | SETTINGS
     | {"check_lease", "finish_job", "finish_jobs", "release_job", "release_jobs", "extend_jobs"}
-    | {"job_metrics", "announce_runner", "get_job", "reindex_chunk", "mark_email", "record_email"}
+    | {
+        "job_metrics",
+        "count_jobs",
+        "oldest_due",
+        "announce_runner",
+        "get_job",
+        "reindex_chunk",
+        "mark_email",
+        "record_email",
+    }
     | {"sync_index", "wants_index", "fail_index"}
     | {"attachment_to_scan", "record_scan", "fail_scan"}
     | {"claim_deliveries", "record_deliveries", "enqueue_next_dispatch"}

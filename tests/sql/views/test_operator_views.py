@@ -116,3 +116,23 @@ def test_views_are_for_watchers(conn: Connection, connect: Callable[..., Connect
     make_job(conn, "running")
     watcher = connect(role=role)
     watcher.execute(f"select * from mdm.{view}".encode())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("view", ["v_job_counts", "v_job_health"])
+def test_views_stay_quick_over_many_done_jobs(fresh_dsn: str, connect: Callable[..., Connection], view: str) -> None:
+    """Neither reads the table whole for each kind, nor compiles: plans are pinned inside the functions they call."""
+    conn = connect(dsn=fresh_dsn)
+    conn.execute(
+        "insert into mdm.aa_job (job_kind, priority, max_attempts, status, completed_at)"
+        " select 'reindex', 1, 1, 'done', clock_timestamp() from generate_series(1, 100000)"
+    )
+    conn.execute("analyze mdm.aa_job")
+    [(plan,)] = conn.execute(f"explain (analyze, format json) select * from mdm.{view}".encode()).fetchall()
+    assert "JIT" not in plan[0]
+    assert "aa_job" not in {node.get("Relation Name") for node in nodes(plan[0]["Plan"])}
+
+
+def nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    """All nodes of a plan."""
+    return [plan, *(node for child in plan.get("Plans", []) for node in nodes(child))]
