@@ -79,9 +79,10 @@ class Serving:
 @contextmanager
 def serving(dsn: str, handlers: Mapping[str, Handler], **plan: Any) -> Iterator[Serving]:
     """A pool that serves in this process for the time of a with block."""
-    options: dict[str, Any] = {"concurrency": 1, "grace_seconds": 5.0, "listen": Target(dsn), **plan}
+    where = Target(dsn)
+    options: dict[str, Any] = {"target": where, "concurrency": 1, "grace_seconds": 5.0, "listen": where, **plan}
     signals = Signals(wake := Wake())
-    pool = Pool(Plan(target=Target(dsn), handlers=handlers, **options), wake, signals)
+    pool = Pool(Plan(handlers=handlers, **options), wake, signals)
     pool.prepare()
     found = Serving(pool, signals)
     found.start()

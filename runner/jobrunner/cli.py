@@ -15,11 +15,12 @@ import psycopg
 import typer
 
 from jobrunner import __version__, commands, dlq, doctor, logs, operate, progress
-from jobrunner.db.connect import Target
+from jobrunner.db.connect import Target, detect
 from jobrunner.errors import JobrunnerError, UsageError
 from jobrunner.exporter import Export, exporting
 from jobrunner.handlers.needs import able
 from jobrunner.handlers.registry import choose, load_handlers
+from jobrunner.logs import event
 from jobrunner.pool import Pool
 from jobrunner.settings import connect_error, resolve_dsn
 from jobrunner.shared import Mode, Plan
@@ -111,8 +112,8 @@ def run(
         return
     mode = _mode(drain=drain, drain_all=drain_all, once=once)
     logs.setup(log_format.value, _level(log_level, mode))
-    target = Target(resolve_dsn(dsn, os.environ), pooler)
-    listen = Target(resolve_dsn(listen_dsn, {})) if listen_dsn else None if pooler else target
+    target = _target(Target(resolve_dsn(dsn, os.environ), pooler))
+    listen = Target(resolve_dsn(listen_dsn, {})) if listen_dsn else None if target.pooler else target
     names, tenant_ids = _names(kinds, "--kinds"), _tenants(tenants)
     chosen = choose(load_handlers(handlers or []), names)
     plan = Plan(
@@ -176,6 +177,14 @@ def execute(arguments: list[str]) -> int:
 def _complain(message: str, code: int) -> int:
     print(f"jobrunner: {' '.join(message.split())}", file=sys.stderr)
     return code
+
+
+def _target(given: Target) -> Target:
+    """The target as it is: a pooler that the command line does not mention is seen, and said."""
+    target = detect(given)
+    if target != given:
+        event(logging.WARNING, "pooler_detected", remedy="--pooler, and --listen-dsn for a direct connection to LISTEN")
+    return target
 
 
 def _mode(*, drain: bool, drain_all: bool, once: bool) -> Mode:

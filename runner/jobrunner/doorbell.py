@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from time import monotonic
 from typing import Any, Final
@@ -10,13 +11,16 @@ import psycopg
 
 from jobrunner.db.call import send
 from jobrunner.db.session import Session
-from jobrunner.db.worker import listen
+from jobrunner.db.worker import listen, notify
+from jobrunner.logs import event
 from jobrunner.outage import Patience
 from jobrunner.shared import Shared
 from jobrunner.wake import Wake
 
 FIRST_POLL_SECONDS: Final = 0.05  # after a slot became idle; doubled up to the longest
 LONGEST_POLL_SECONDS: Final = 1.0
+PROOF_SECONDS: Final = 3.0  # so long a notification of our own may take to come back
+DEAF_SECONDS: Final = 300.0  # before a connection that hears nothing is tried again
 
 
 class Doorbell(threading.Thread):
@@ -32,6 +36,8 @@ class Doorbell(threading.Thread):
         self._pause = FIRST_POLL_SECONDS
         self._poll_at = monotonic()
         self._listen_at = 0.0  # not tried again before
+        self._proof_by: float | None = None  # when the notification of our own has to be back
+        self._warned = False
 
     def run(self) -> None:
         """Ring until the stop."""
@@ -59,11 +65,33 @@ class Doorbell(threading.Thread):
             conn = self.session.connection()
             if conn is not before:
                 send(conn, listen())
+                self._call_oneself()
                 self._patience.succeeded()
+            elif self._proof_by is not None and monotonic() > self._proof_by:
+                self._deaf()
+                return None
         except psycopg.Error as error:
             self._lost(error)
             return None
         return conn
+
+    def _call_oneself(self) -> None:
+        """Send a notification from where the jobs are: LISTEN through a pooler, or elsewhere, succeeds and is deaf."""
+        other = Session(self._shared.plan.target, "doorbell test")
+        try:
+            other.run(notify(payload=self._shared.plan.runner_id))
+        finally:
+            other.close()
+        self._proof_by = monotonic() + PROOF_SECONDS
+
+    def _deaf(self) -> None:
+        """Poll instead of listening, and say so once."""
+        if not self._warned:
+            event(logging.WARNING, "listen_deaf", remedy="--listen-dsn with a direct connection to the same database")
+        self._warned, self._proof_by = True, None
+        if self.session is not None:
+            self.session.close()
+        self._listen_at = monotonic() + DEAF_SECONDS
 
     def _notified(self, conn: psycopg.Connection[Any] | None) -> bool:
         """Sleep until the next poll, a NOTIFY or a slot that became idle; True for a NOTIFY of a kind of ours."""
@@ -74,6 +102,8 @@ class Doorbell(threading.Thread):
         except psycopg.Error as error:
             self._lost(error)
             return False
+        if self._shared.plan.runner_id in kinds:
+            self._proof_by = None
         if self._idle.take():
             self._hurry()
         return any(kind in self._shared.plan.handlers for kind in kinds)
@@ -85,6 +115,7 @@ class Doorbell(threading.Thread):
 
     def _lost(self, error: psycopg.Error) -> None:
         """Note that the listening connection is lost, and when to try again."""
+        self._proof_by = None
         if self.session is not None:
             self.session.close()
         self._listen_at = monotonic() + self._patience.note(error)

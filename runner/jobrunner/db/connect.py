@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import psycopg
@@ -27,6 +27,24 @@ class Target:
 
     dsn: str
     pooler: bool = False
+
+
+def detect(target: Target) -> Target:
+    """Give the target with `pooler` set where a pooler stands between: it must not depend on an option alone (D19).
+
+    A pooler tells its clients another pid than the server does, or refuses start-up options. Raises
+    psycopg.OperationalError.
+    """
+    if target.pooler:
+        return target
+    try:
+        with connect(target, "start") as conn:
+            [told] = conn.execute("select pg_backend_pid()").fetchone() or (None,)
+            return replace(target, pooler=told != conn.info.backend_pid)
+    except psycopg.OperationalError as error:
+        if "unsupported startup parameter" not in str(error):
+            raise
+        return replace(target, pooler=True)
 
 
 def connect(target: Target, name: str, **overrides: str | int) -> psycopg.Connection[Any]:

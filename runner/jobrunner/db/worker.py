@@ -176,6 +176,11 @@ def listen() -> Call[None]:
     return Call("listen mdm_jobs", nothing)
 
 
+def notify(*, payload: str) -> Call[None]:
+    """Send a notification on the channel of new jobs: how a runner tests that it would hear of one (B59)."""
+    return Call("select pg_notify('mdm_jobs', %(payload)s)", nothing, {"payload": payload})
+
+
 def job_kind_settings(*, kinds: Sequence[str]) -> Call[list[KindSettings]]:
     """Read what the runner has to know of its kinds; an unregistered kind gives no row (D14)."""
     return Call(
