@@ -11,6 +11,8 @@ import pytest
 from cluster import missing
 from jobrunner import devserver
 
+pytestmark = pytest.mark.one_leg("15")
+
 RUN = Path(__file__).with_name("run.py")
 
 

@@ -12,6 +12,8 @@ import pytest
 
 from cluster import ROOT
 
+pytestmark = pytest.mark.one_leg("15")
+
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:

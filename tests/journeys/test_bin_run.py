@@ -16,7 +16,7 @@ import pytest
 
 from cluster import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.one_leg("15")]
 FIRST_SECONDS = 300
 SECOND_SECONDS = 60
 NOT_COPIED = (".git", ".venv*", ".dev", ".*_cache", ".hypothesis", "__pycache__", "dist", "build", "*.egg-info")

@@ -10,6 +10,8 @@ import pytest
 
 from cluster import ROOT
 
+pytestmark = pytest.mark.one_leg("18")
+
 PATHS = os.pathsep.join([str(ROOT / "tests"), str(ROOT / "runner")])
 
 

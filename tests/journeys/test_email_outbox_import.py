@@ -17,6 +17,8 @@ from postbox import Postbox, postbox
 from runnerkit import KILL, TERM, Command, eventually, jobrunner
 from uploads import entities, the_import, upload_many
 
+pytestmark = pytest.mark.one_leg("18")
+
 Connect = Callable[..., Connection]
 
 

@@ -12,7 +12,7 @@ import pytest
 from cluster import ROOT
 from jobrunner import schema
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.one_leg("15")]
 
 
 def run(*command: str | Path) -> str:

@@ -25,6 +25,8 @@ from jobs import Connection, enqueue, make_job, make_kind
 from runnerkit import drain, eventually, jobrunner, options
 from scraped import series
 
+pytestmark = pytest.mark.one_leg("15")
+
 RULES = ROOT / "docs" / "reference" / "alerts.yml"
 RULES_TEST = Path(__file__).with_name("alerts_test.yml")
 NAMES = re.compile(r"\bmdm_jobs_\w+")
