@@ -51,8 +51,10 @@ class PrometheusMeter(Meter):
         def counter(name: str, text: str, *labels: str) -> prometheus_client.Counter:
             return prometheus_client.Counter(name, text, labels, registry=registry)
 
-        def histogram(name: str, text: str, buckets: Sequence[float]) -> Histogram:
-            return Histogram(name, text, ("kind",), registry=registry, buckets=buckets)
+        def histogram(name: str, text: str, buckets: Sequence[float]) -> dict[str, Histogram]:
+            # one for each kind, looked up once: labels() costs more than observe()
+            parent = Histogram(name, text, ("kind",), registry=registry, buckets=buckets)
+            return {kind: parent.labels(kind) for kind in (*self._kinds, OTHER)}
 
         self._kinds = frozenset(kinds)
         self._latency = histogram(
@@ -74,13 +76,13 @@ class PrometheusMeter(Meter):
         """Observe how old the jobs are, and how long they were due; by the server's clock alone."""
         for row in rows:
             kind = self._folded(row.job_kind)
-            self._latency.labels(kind).observe(max(0.0, row.claimed_epoch - row.created_epoch))
+            self._latency[kind].observe(max(0.0, row.claimed_epoch - row.created_epoch))
             due_since = max(row.available_epoch, row.created_epoch)
-            self._waited.labels(kind).observe(max(0.0, row.claimed_epoch - due_since))
+            self._waited[kind].observe(max(0.0, row.claimed_epoch - due_since))
 
     def ran(self, job_kind: str, seconds: float) -> None:
         """Observe how long a handler ran."""
-        self._processing.labels(self._folded(job_kind)).observe(seconds)
+        self._processing[self._folded(job_kind)].observe(seconds)
 
     def ended(self, kinds: Iterable[str], outcome: str) -> None:
         """Count runs that ended."""
