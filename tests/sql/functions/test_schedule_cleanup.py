@@ -81,7 +81,7 @@ def test_schedule_cleanup_is_idempotent_and_ticks(cron_dsn: str, connect: Callab
     owner.execute("update mdm.aa_job set completed_at = '2020-01-01Z' where id = %s", (old,))
     owner.execute(
         "insert into cron.job_run_details (jobid, runid, username, command, status, end_time)"
-        " select 0, -n, 'test_mdm_admin', 'select 1', 'succeeded', '2020-01-01Z' from generate_series(1, 100) n"
+        " select 0, -n, 'test_mdm_admin', 'select 1', 'succeeded', '2020-01-01Z' from generate_series(1, 10000) n"
     )
     # every minute here, so that one tick tells
     owner.execute("select cron.alter_job(jobid, '* * * * *') from cron.job")
