@@ -145,6 +145,7 @@ def test_slot_survives_a_bad_handler_and_runs_the_next_job(
             handler(job, ctx)
 
     drain(dsn, {KIND: either})
+    KEPT.clear()
     row = job(conn, bad)
     assert (row["status"], row["attempts"]) == ("pending", 1)
     assert error in row["last_error"]
