@@ -6,6 +6,8 @@ volatile
 parallel unsafe
 security definer
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set jit = off
 as $$
 declare
   v_kind text;

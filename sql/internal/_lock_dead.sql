@@ -1,4 +1,4 @@
--- The dead jobs that a filter of replay_jobs and discard_jobs names, oldest death first within p_limit. Rows that another session
+-- The dead jobs that a filter of replay_jobs and discard_jobs names, in the order of id, at most p_limit. Rows that another session
 -- holds are passed over: two administrators at work do not wait for each other (B66).
 create or replace function mdm._lock_dead(p_filter jsonb, p_limit int)
 returns setof mdm.aa_job

@@ -8,6 +8,7 @@ from typing import Final
 
 import psycopg
 from kit import Bench, fill, milliseconds, percentile, wait_until
+from retention import retention
 
 ENQUEUE: Final = "select mdm.enqueue_job('noop', jsonb_build_object('t', extract(epoch from clock_timestamp())));\n"
 # the same two rows without any rule: what the server can do
@@ -127,7 +128,7 @@ def backlog(bench: Bench) -> None:
         bench.report("backlog", f"beside {rows:,} pending rows {name}", f"{milliseconds(found, 50, 95)}, {ratio:.1f} x")
 
 
-SCENARIOS: Final = {each.__name__: each for each in (enqueue, drain, write, pickup, steady, backlog)}
+SCENARIOS: Final = {each.__name__: each for each in (enqueue, drain, write, pickup, steady, backlog, retention)}
 
 
 def _audit_level(dsn: str, kind: str, level: str) -> None:
