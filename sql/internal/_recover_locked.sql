@@ -30,7 +30,12 @@ begin
         recoveries = least(j.recoveries, 2147483646) + 1,
         lease_no = null,
         last_error = mdm._recovery_note(
-          case when s.dead then coalesce(j.last_error, 'no sign of life from ' || j.claimed_by) else j.last_error end),
+          -- no error but notes of earlier recoveries: whoever finds it dead needs a reason
+          case
+            when s.dead and coalesce(j.last_error, '') ~ '^(\[stale-claim recovered\]( x\d+)?)?$'
+              then concat_ws(' ', 'no sign of life from ' || j.claimed_by, nullif(j.last_error, ''))
+            else j.last_error
+          end),
         claimed_by = case when s.dead then j.claimed_by end,
         claimed_at = case when s.dead then j.claimed_at end,
         heartbeat_at = case when s.dead then j.heartbeat_at end,

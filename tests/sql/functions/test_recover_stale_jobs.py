@@ -259,3 +259,14 @@ def test_b12_every_kind_is_recovered_the_healers_own_too(conn: Connection, kind:
     claimed = make_job(conn, "running", kind, idempotency_key="singleton")
     age(conn, claimed["id"])
     assert recover(conn) == {claimed["id"]: "pending"}
+
+
+def test_recover_stale_jobs_dead_job_has_a_reason_after_earlier_recoveries(conn: Connection) -> None:
+    """A crash each time leaves no error of its own: the notes alone would say nothing to whoever finds it dead."""
+    job_id = enqueue(conn, max_attempts=2)
+    for _ in range(2):
+        claim_one(conn)
+        age(conn, job_id)
+        recover(conn)
+    assert job(conn, job_id)["status"] == "dlq"
+    assert job(conn, job_id)["last_error"] == f"no sign of life from w1 {NOTE} x2"
