@@ -153,7 +153,7 @@ class Proxy:
             return False
         before = link.last
         if text != SYNC:
-            link.last = text
+            link.last = text.rpartition("; ")[2]
         gate = self._gate
         at = text.rfind(gate.at) if gate is not None else -1
         if gate is None or at < 0 or gate.after not in before + text[:at]:
