@@ -6,36 +6,38 @@ language plpgsql
 volatile
 parallel unsafe
 security invoker
+-- a chunk has thousands of rows, and the planner expects few
+set enable_nestloop = off
 as $$
 declare
   v_rows int;
 begin
-  insert into mdm.ddm_entity (tenant_id, entity_type_id, entity_key, attributes)
-  select p_import.tenant_id, p_import.entity_type_id, btrim(r.entity_key), r.attributes
-  from mdm.aa_import_row r
+  -- the ids come with the insert: looked up row by row they cost more than all the rest, as soon as a plan from before the import
+  -- takes another index than that of the key
+  with stored as materialized (
+    insert into mdm.ddm_entity (tenant_id, entity_type_id, entity_key, attributes)
+    select p_import.tenant_id, p_import.entity_type_id, btrim(r.entity_key), r.attributes
+    from mdm.aa_import_row r
+    where r.import_id = p_import.id
+      and r.row_no > p_import.last_row_no
+      and r.row_no <= p_until
+      and r.status = 'pending'
+    order by btrim(r.entity_key)
+    on conflict (tenant_id, entity_type_id, entity_key) do update
+    set attributes = excluded.attributes,
+      updated_at = clock_timestamp()
+    returning id, entity_key
+  )
+  update mdm.aa_import_row r
+  set status = 'imported',
+    error = null,
+    entity_id = s.id
+  from stored s
   where r.import_id = p_import.id
     and r.row_no > p_import.last_row_no
     and r.row_no <= p_until
     and r.status = 'pending'
-  order by btrim(r.entity_key)
-  on conflict (tenant_id, entity_type_id, entity_key) do update
-  set attributes = excluded.attributes,
-    updated_at = clock_timestamp();
-
-  -- one probe a row: a join is planned with the statistics from before the import, and reads all entities for every chunk
-  update mdm.aa_import_row r
-  set status = 'imported',
-    error = null,
-    entity_id = (
-      select e.id
-      from mdm.ddm_entity e
-      where e.tenant_id = p_import.tenant_id
-        and e.entity_type_id = p_import.entity_type_id
-        and e.entity_key = btrim(r.entity_key))
-  where r.import_id = p_import.id
-    and r.row_no > p_import.last_row_no
-    and r.row_no <= p_until
-    and r.status = 'pending';
+    and s.entity_key = btrim(r.entity_key);
   get diagnostics v_rows = row_count;
   return v_rows;
 end

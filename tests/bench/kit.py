@@ -9,7 +9,7 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -66,7 +66,9 @@ class Bench:
                 admin.execute(f"drop database {name} with (force)".encode())
 
     @contextmanager
-    def runner(self, dsn: str, *arguments: str, kinds: str = "noop") -> Iterator[subprocess.Popen[bytes]]:
+    def runner(
+        self, dsn: str, *arguments: str, kinds: str = "noop", environ: Mapping[str, str] | None = None
+    ) -> Iterator[subprocess.Popen[bytes]]:
         """A real jobrunner process; ended at the end."""
         process = subprocess.Popen(
             [
@@ -77,7 +79,13 @@ class Bench:
                 "benchhandlers",
                 *arguments,
             ],
-            env={**os.environ, "JOBRUNNER_DSN": dsn, "BENCH_LOG": str(self.log), "PYTHONPATH": f"{RUNNER}:{HERE}"},
+            env={
+                **os.environ,
+                "JOBRUNNER_DSN": dsn,
+                "BENCH_LOG": str(self.log),
+                "PYTHONPATH": f"{RUNNER}:{HERE}",
+                **(environ or {}),
+            },
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )

@@ -7,8 +7,10 @@ from time import sleep, time
 from typing import Final
 
 import psycopg
+from imports import import_rows
 from kit import Bench, fill, milliseconds, percentile, wait_until
 from retention import retention
+from webhooks import webhooks
 
 ENQUEUE: Final = "select mdm.enqueue_job('noop', jsonb_build_object('t', extract(epoch from clock_timestamp())));\n"
 # the same two rows without any rule: what the server can do
@@ -128,7 +130,9 @@ def backlog(bench: Bench) -> None:
         bench.report("backlog", f"beside {rows:,} pending rows {name}", f"{milliseconds(found, 50, 95)}, {ratio:.1f} x")
 
 
-SCENARIOS: Final = {each.__name__: each for each in (enqueue, drain, write, pickup, steady, backlog, retention)}
+SCENARIOS: Final = {
+    each.__name__: each for each in (enqueue, drain, write, pickup, steady, backlog, retention, webhooks)
+} | {"import": import_rows}
 
 
 def _audit_level(dsn: str, kind: str, level: str) -> None:

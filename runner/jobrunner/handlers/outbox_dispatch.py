@@ -15,7 +15,9 @@ from jobrunner.job import Context, Job
 from jobrunner.providers.webhook import Poster, WebhookSettings
 
 # Posts under way at a time in one run: most of the time they wait for the other side.
-THREADS: Final = 8
+THREADS: Final = 16
+# After an answer, for others to come: what is answered together is recorded in one commit, and runs commit in turns.
+LINGER_SECONDS: Final = 0.01
 SNOOZE_SECONDS: Final = 60.0
 
 
@@ -36,7 +38,8 @@ def outbox_dispatch(job: Job, ctx: Context) -> None:
             under_way |= {threads.submit(post, poster(settings), delivery) for delivery in taken}
             if not under_way:
                 return
-            ended, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            wait(under_way, return_when=FIRST_COMPLETED)
+            ended, under_way = wait(under_way, timeout=LINGER_SECONDS)
             answered = [future.result() for future in ended]
 
 

@@ -39,7 +39,7 @@ class WebhookSettings:
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> WebhookSettings:
         """Read the settings; raises UsageError that names the variable which is wrong."""
-        per_endpoint = number(environ, "JOBRUNNER_WEBHOOK_PER_ENDPOINT", 4)
+        per_endpoint = number(environ, "JOBRUNNER_WEBHOOK_PER_ENDPOINT", 8)
         if not 1 <= per_endpoint <= 1000:
             raise UsageError("JOBRUNNER_WEBHOOK_PER_ENDPOINT must lie between 1 and 1000")
         return cls(

@@ -223,6 +223,6 @@ def test_settings_name_the_variable_that_is_wrong(wrong: dict[str, str]) -> None
 
 
 def test_settings_have_defaults() -> None:
-    assert WebhookSettings.from_environ({}) == WebhookSettings(10.0, 4, ())
+    assert WebhookSettings.from_environ({}) == WebhookSettings(10.0, 8, ())
     given = WebhookSettings.from_environ({"JOBRUNNER_WEBHOOK_ALLOW": "10.1.0.0/16, 127.0.0.1"})
     assert given.allowed == (ip_network("10.1.0.0/16"), ip_network("127.0.0.1/32"))

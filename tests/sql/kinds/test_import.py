@@ -371,3 +371,24 @@ def test_fail_import_says_why_and_a_replay_goes_on(conn: Connection, tenant: UUI
     kept = the_import(conn, import_id)
     assert (kept["status"], kept["error"], kept["rows_imported"]) == ("done", None, 15)
     assert stored(conn, claimed["id"]) == job(conn, claimed["id"])
+
+
+@pytest.mark.parametrize("references", ["other", "own"])
+def test_import_chunk_reads_each_entity_a_few_times_however_many_there_are(
+    conn: Connection, tenant: UUID, references: str
+) -> None:
+    """The plans were made while the table was empty, and it has two indexes that begin with tenant and type."""
+    other, own = make_type(conn, "other"), make_type(conn, "own", searchable=["name"])
+    conn.execute("vacuum analyze mdm.ddm_entity")
+    upload_many(conn, tenant, other, 3000)
+    run(conn, claimed_import(conn), 300)
+    add_attribute(conn, own, "ref", reference_type_id=other if references == "other" else own)
+    for _ in range(2):  # the second pass finds the entities of the first
+        upload(conn, tenant, own, [(str(n), {"name": "x", "ref": str(n)}) for n in range(1, 3001)])
+        claimed = claimed_import(conn)
+        with conn.transaction():
+            while not chunk(conn, claimed, 300)[2]:
+                pass
+            finish(conn, claimed)
+            fetched = value(conn, "select idx_tup_fetch from pg_stat_xact_user_tables where relname = 'ddm_entity'")
+    assert fetched < 10 * 3000
