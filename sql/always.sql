@@ -156,6 +156,7 @@
 \ir views/v_job_stale.sql
 \ir views/v_job_history.sql
 \ir views/v_job_health.sql
+\ir views/v_reindex_progress.sql
 
 -- [pg_cron]
 \ir functions/schedule_cleanup.sql

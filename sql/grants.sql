@@ -121,7 +121,8 @@ grant execute on function
   mdm.job_metrics(),
   mdm._redact(jsonb, text[])
 to mdm_monitor, mdm_admin;
-grant select on mdm.v_job_dlq, mdm.v_job_running, mdm.v_job_stale, mdm.v_job_history, mdm.v_job_health to mdm_monitor, mdm_admin;
+grant select on mdm.v_job_dlq, mdm.v_job_running, mdm.v_job_stale, mdm.v_job_history, mdm.v_job_health, mdm.v_reindex_progress
+to mdm_monitor, mdm_admin;
 grant select on mdm.v_job_counts to mdm_monitor, mdm_admin, mdm_worker;
 
 grant execute on function mdm.job_schema_version() to public;

@@ -97,6 +97,7 @@ WINDOWS = {
     "v_job_health",
     "v_job_counts",
     "v_webhook_dlq",
+    "v_reindex_progress",
 }
 MAY_READ = {"mdm_monitor": WINDOWS, "mdm_admin": WINDOWS, "mdm_worker": {"v_job_counts"}}
 # mdm_indexer is a member of the owner of these, for their indexes

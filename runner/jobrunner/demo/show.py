@@ -69,9 +69,12 @@ def trail(scope: Scope, rows: Sequence[AuditRow]) -> None:
 
 
 def waiting(kinds: Iterable[tuple[str, int]]) -> None:
-    """Print what waits for runners of other kinds."""
+    """Print what waits for runners of other kinds, and why: the steward's changes asked for more than a reindex."""
     for job_kind, count in kinds:
-        print(f"\nalso     {count:,} {job_kind} jobs wait for a runner of that kind")
+        print(
+            f"\nalso     {count:,} {job_kind} jobs were enqueued by the same changes and wait: the runner above takes"
+            f"\n         reindex only (docs/reference/kinds.md says what a runner of {job_kind} needs)"
+        )
 
 
 def table(
