@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any, LiteralString
 
 import psycopg
@@ -106,12 +107,23 @@ TABLES: LiteralString = """
 """
 
 
+def end_sessions(conn: psycopg.Connection[Any], seconds: float = 5.0) -> None:
+    """End all other sessions of the database and wait until they are gone.
+
+    Not by the timeout of pg_terminate_backend: the server looks every 100 ms only, which is longer than most tests.
+    """
+    deadline = monotonic() + seconds
+    while conn.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity"
+        " where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'"
+    ).fetchall():
+        assert monotonic() < deadline, "a session of an earlier test does not end"
+        sleep(0.001)
+
+
 def clean(conn: psycopg.Connection[Any]) -> None:
     """Bring the shared database back to what migrate leaves: no sessions, no rows but the seed."""
-    conn.execute(
-        "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
-        " where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'"
-    )
+    end_sessions(conn)
     deletes = "".join(f"delete from mdm.{name};" for (name,) in conn.execute(TABLES))
     with conn.transaction():
         conn.execute("set local session_replication_role = replica")  # foreign keys ask for no order
