@@ -9,6 +9,7 @@ from typing import Final
 import psycopg
 from imports import import_rows
 from kit import Bench, fill, milliseconds, percentile, wait_until
+from reindexing import reindex
 from retention import retention
 from webhooks import webhooks
 
@@ -131,7 +132,7 @@ def backlog(bench: Bench) -> None:
 
 
 SCENARIOS: Final = {
-    each.__name__: each for each in (enqueue, drain, write, pickup, steady, backlog, retention, webhooks)
+    each.__name__: each for each in (enqueue, drain, write, pickup, steady, backlog, retention, webhooks, reindex)
 } | {"import": import_rows}
 
 
