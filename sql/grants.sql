@@ -80,6 +80,7 @@ grant execute on function
   mdm.set_job_kind(text, jsonb, uuid),
   mdm.pause_kind(text, timestamptz, text, uuid),
   mdm.resume_kind(text, uuid),
+  mdm.set_default_rate_limits(uuid, text[], double precision, int),
   mdm.job_kind_settings(text[]),
   mdm.rate_limits(text[])
 to mdm_admin;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,9 +16,17 @@ JITTER: Final = 0.1
 Key = tuple[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """The limit of a provider, over all tenants, for this process (S7.3)."""
+
+    rps: float
+    burst: int
+
+
 @dataclass(slots=True)
 class Bucket:
-    """The tokens of one tenant and kind."""
+    """The tokens of one tenant and kind, or of a whole kind."""
 
     rps: float
     burst: int
@@ -39,6 +47,10 @@ class Bucket:
         self.booked_until = min(max(self.booked_until, now_seconds) + step, horizon)
         return self.booked_until - now_seconds
 
+    def give_back(self) -> None:
+        """Return a token that was not used."""
+        self.tokens = min(self.burst, self.tokens + 1)
+
     def change(self, rps: float, burst: int) -> None:
         """Take a new setting; tokens that are there stay, up to the new burst."""
         if (rps, burst) != (self.rps, self.burst):
@@ -48,11 +60,15 @@ class Bucket:
 class Buckets:
     """The buckets of the process, shared by its slots."""
 
-    def __init__(self, clock: Callable[[], float], dice: Callable[[], float]) -> None:
+    def __init__(
+        self, clock: Callable[[], float], dice: Callable[[], float], caps: Mapping[str, Cap] | None = None
+    ) -> None:
         self._clock = clock
         self._dice = dice
         self._lock = threading.Lock()
         self._buckets: dict[Key, Bucket] = {}
+        now = clock()
+        self._caps = {kind: Bucket(cap.rps, cap.burst, cap.burst, now, now) for kind, cap in (caps or {}).items()}
 
     def configure(self, limits: Iterable[RateLimit]) -> dict[Key, str]:
         """Take the settings as they are now; give the problems of those that cannot be used and are left out."""
@@ -73,7 +89,7 @@ class Buckets:
 
     def sort(self, rows: Sequence[ClaimedRow]) -> tuple[Sequence[ClaimedRow], list[ClaimedRow], list[float]]:
         """Part claimed rows into those that may run and those that may not, with the seconds to put them off (S7.4)."""
-        if not self._buckets:
+        if not self._buckets and not self._caps:
             return rows, [], []
         allowed: list[ClaimedRow] = []
         refused: list[ClaimedRow] = []
@@ -81,14 +97,25 @@ class Buckets:
         with self._lock:
             now = self._clock()
             for row in rows:
-                bucket = self._buckets.get((row.tenant_id, row.job_kind)) if row.tenant_id is not None else None
-                delay = bucket.take(now) if bucket is not None else None
+                delay = self._take(row, now)
                 if delay is None:
                     allowed.append(row)
                 else:
                     refused.append(row)
                     delays.append(self._jittered(delay))
         return allowed, refused, delays
+
+    def _take(self, row: ClaimedRow, now: float) -> float | None:
+        """Take a token of the tenant's bucket and one of the cap (None), or say in how many seconds to come back."""
+        bucket = self._buckets.get((row.tenant_id, row.job_kind)) if row.tenant_id is not None else None
+        delay = bucket.take(now) if bucket is not None else None
+        cap = self._caps.get(row.job_kind)
+        if delay is not None or cap is None:
+            return delay
+        delay = cap.take(now)
+        if delay is not None and bucket is not None:
+            bucket.give_back()
+        return delay
 
     def _jittered(self, delay_seconds: float) -> float:
         """Spread a delay: later by up to a tenth, at the horizon earlier, so that it stays the longest."""

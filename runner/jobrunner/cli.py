@@ -15,6 +15,7 @@ import psycopg
 import typer
 
 from jobrunner import __version__, commands, dlq, doctor, logs, operate, progress
+from jobrunner.buckets import Cap
 from jobrunner.db.connect import Target, detect
 from jobrunner.errors import JobrunnerError, UsageError
 from jobrunner.exporter import Export, exporting
@@ -83,6 +84,13 @@ TenantLabel = Annotated[
 ]
 Format = Annotated[LogFormat, typer.Option(help="Form of the log.")]
 Level = Annotated[LogLevel | None, typer.Option(help="Default: info; warning when draining.")]
+CapOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Limit of a provider: KIND=RPS or KIND=RPS/BURST, over all tenants of this process; repeated or a,b.",
+        envvar="JOBRUNNER_CAPS",
+    ),
+]
 Version = Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")]
 
 
@@ -99,6 +107,7 @@ def run(
     dsn: commands.Dsn = None,
     listen_dsn: ListenDsn = None,
     pooler: Pooler = False,
+    cap: CapOption = None,
     grace: Grace = 30.0,
     metrics_port: MetricsPort = None,
     metrics_host: MetricsHost = "127.0.0.1",
@@ -123,6 +132,7 @@ def run(
         concurrency=1 if mode is Mode.ONCE else concurrency,
         mode=mode,
         grace_seconds=grace,
+        caps=_caps(cap),
         listen=listen,
     )
     run_pool(plan, Export(metrics_host, metrics_port, tenant_label) if metrics_port is not None else None)
@@ -205,6 +215,22 @@ def _names(values: list[str] | None, option: str) -> list[str]:
     if values and not names:
         raise UsageError(f"{option} names nothing: leave it out, or name one")
     return names
+
+
+def _caps(values: list[str] | None) -> dict[str, Cap]:
+    """The limits of the providers (S7.3)."""
+    caps: dict[str, Cap] = {}
+    for name in _names(values, "--cap"):
+        kind, _, limit = name.partition("=")
+        rps, _, burst = limit.partition("/")
+        try:
+            cap = Cap(float(rps), int(burst or max(1, float(rps))))
+        except (ValueError, OverflowError):
+            raise UsageError(f"--cap {name!r} is no limit: write kind=10, or kind=10/20 for a burst of 20") from None
+        if not kind or not 0 < cap.rps <= 1_000_000 or not 1 <= cap.burst <= 1_000_000:
+            raise UsageError(f"--cap {name!r} is out of range: more than 0 and up to 1000000 jobs/s, bursts from 1")
+        caps[kind] = cap
+    return caps
 
 
 def _tenants(values: list[str] | None) -> tuple[UUID, ...] | None:

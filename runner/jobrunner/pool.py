@@ -53,7 +53,7 @@ class Pool:
         self._shared = shared = Shared(
             plan=plan,
             bell=Bell(plan.concurrency, self._idle.wake),
-            buckets=Buckets(monotonic, random.random),
+            buckets=Buckets(monotonic, random.random, plan.caps),
             hunger=Hunger(plan.concurrency),
             floors=Floors(exact_only=plan.mode is not Mode.SERVE),
             sizing=Sizing(),

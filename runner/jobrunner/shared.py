@@ -13,7 +13,7 @@ from typing import Final
 from uuid import UUID
 
 from jobrunner.bell import Bell
-from jobrunner.buckets import Buckets
+from jobrunner.buckets import Buckets, Cap
 from jobrunner.db.connect import Target
 from jobrunner.db.worker import KindSettings
 from jobrunner.floors import Floors
@@ -49,6 +49,7 @@ class Plan:
     concurrency: int = 4
     mode: Mode = Mode.SERVE
     grace_seconds: float = 30.0
+    caps: Mapping[str, Cap] = field(default_factory=dict)  # of the providers behind kinds (S7.3)
     listen: Target | None = None  # a direct connection for LISTEN; None = poll only
     runner_id: str = field(default_factory=make_id)
 

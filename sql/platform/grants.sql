@@ -9,6 +9,8 @@ begin
     select r.*, format('grant %s on mdm.%I to mdm_owner', concat(r.privilege, ' (' || quote_ident(r.column_name) || ')'), r.table_name) as statement
     from (values
       ('aa_tenant', null, 'select'),
+      -- the default rate limits of a new tenant (S7.2)
+      ('aa_tenant', 'metadata', 'update'),
       ('aa_principal', null, 'select'),
       ('aa_principal_tenant', null, 'select'),
       ('aa_audit_log', null, 'select'),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrunner.buckets import HORIZON_SECONDS, Buckets
+from jobrunner.buckets import HORIZON_SECONDS, Buckets, Cap
 from jobrunner.db.worker import RateLimit
 from jobrunner.job import ClaimedRow
 
@@ -126,3 +126,29 @@ def test_buckets_read_again_keep_their_level_and_take_a_change() -> None:
     assert buckets.sort(rows(1))[1] == []
     buckets.configure([])
     assert buckets.sort(rows(9))[1] == []
+
+
+def test_buckets_cap_counts_all_tenants_and_the_platform() -> None:
+    """S7.3: the limit of a provider, whoever's job it is."""
+    buckets = Buckets(Clock(), lambda: 0.0, {"email_send": Cap(rps=2, burst=3)})
+    jobs = rows(2) + rows(2, tenant="00000000-0000-0000-0000-000000000002") + rows(1, tenant=None)
+    allowed, refused, delays = buckets.sort(jobs)
+    assert (allowed, refused, delays) == (jobs[:3], jobs[3:], [0.5, 1.0])
+    assert buckets.sort(rows(5, kind="reindex"))[1] == []
+
+
+def test_buckets_job_that_the_cap_refuses_costs_its_tenant_no_token() -> None:
+    clock = Clock()
+    buckets = Buckets(clock, lambda: 0.0, {"email_send": Cap(rps=1, burst=1)})
+    buckets.configure([RateLimit(TENANT, "email_send", 0.001, 2, None)])
+    assert len(buckets.sort(rows(2))[0]) == 1
+    clock.now += 1
+    assert len(buckets.sort(rows(1))[0]) == 1, "the second token of the tenant is there still"
+
+
+def test_buckets_job_that_its_tenant_refuses_costs_the_cap_no_token() -> None:
+    buckets = Buckets(Clock(), lambda: 0.0, {"email_send": Cap(rps=1, burst=2)})
+    buckets.configure([RateLimit(TENANT, "email_send", 1, 1, None)])
+    allowed, refused, _ = buckets.sort(rows(3) + rows(1, tenant=None))
+    assert (len(allowed), len(refused)) == (2, 2)
+    assert allowed[1].tenant_id is None

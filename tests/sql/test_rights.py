@@ -84,7 +84,7 @@ MAY_EXECUTE: dict[str, set[str]] = {
     | PRODUCING
     | WATCHING
     | {"replay_job", "discard_job", "stop_job", "replay_jobs", "discard_jobs", "replay_deliveries"}
-    | {"set_job_kind", "pause_kind", "resume_kind"}
+    | {"set_job_kind", "pause_kind", "resume_kind", "set_default_rate_limits"}
     | {"schedule_cleanup", "unschedule_cleanup", "_check_cron", "_cron_entries", "_raise"},
     "mdm_monitor": EVERYBODY | WATCHING,
     "mdm_indexer": EVERYBODY | TRIGGERS | {"_entity_search_vector", "lock_index_builds"},
