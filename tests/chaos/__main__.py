@@ -6,7 +6,7 @@ import argparse
 import sys
 from time import monotonic
 
-from chaos import failover, returns, silent, storm, windows, zombies
+from chaos import disk, failover, returns, silent, storm, windows, zombies
 from chaos.world import world
 
 CHAPTERS = {
@@ -14,6 +14,7 @@ CHAPTERS = {
     "zombies": zombies.run,
     "silent": silent.run,
     "returns": returns.run,
+    "disk": disk.run,
     "failover": failover.run,
     "storm": storm.run,
 }
