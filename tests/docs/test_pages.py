@@ -14,6 +14,8 @@ from psycopg.conninfo import conninfo_to_dict
 from cluster import ROOT, PgServer, missing
 from docpages import Session, blocks, commands, environment, matches, normalised, pages
 
+pytestmark = pytest.mark.one_leg("15")
+
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 RUNNABLE = ("console", "sql", "python")
 

@@ -14,6 +14,8 @@ import pytest
 
 from cluster import ROOT
 
+pytestmark = pytest.mark.one_leg("15")
+
 Connection = psycopg.Connection[Any]
 
 

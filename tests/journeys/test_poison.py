@@ -12,6 +12,8 @@ import pytest
 from jobs import Connection, age, enqueue, job, make_kind, recover, status, value, violations
 from runnerkit import TERM, Command, eventually, jobrunner
 
+pytestmark = pytest.mark.one_leg("18")
+
 Connect = Callable[..., Connection]
 TABLE = "create table public.effect (job_id bigint)"
 GONE = r"no sign of life from \S+ \[stale-claim recovered\]( x\d)?"

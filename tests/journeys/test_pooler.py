@@ -18,6 +18,8 @@ from pgbouncer import pgbouncer, through
 from runnerkit import TERM, eventually, jobrunner, options, run, serving
 from testhandlers import TABLE
 
+pytestmark = pytest.mark.one_leg("15")
+
 Connect = Callable[..., Connection]
 KINDS = ("noop", "effect", "loud", "raises")
 

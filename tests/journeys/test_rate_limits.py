@@ -12,6 +12,8 @@ import pytest
 from jobs import Connection, enqueue, job, make_kind, make_tenant, value, violations
 from runnerkit import TERM, eventually, jobrunner, options, run
 
+pytestmark = pytest.mark.one_leg("18")
+
 KIND = "noop"
 
 

@@ -34,6 +34,8 @@ from jobs import (
 from runnerkit import INT, KILL, TERM, cpu_seconds, eventually, jobrunner, options, rss_mib, run
 from testhandlers import TABLE
 
+pytestmark = pytest.mark.one_leg("18")
+
 Connect = Callable[..., Connection]
 
 
