@@ -8,6 +8,7 @@ parallel unsafe
 security invoker
 -- over the whole upload at once: row by row, with a plan that was made while the tables were empty, it would take hours
 set enable_nestloop = off
+set jit = off
 as $$
 declare
   v_total int;

@@ -8,6 +8,7 @@ parallel unsafe
 security invoker
 -- a chunk has thousands of rows, and the planner expects few
 set enable_nestloop = off
+set jit = off
 as $$
 declare
   v_rows int;
