@@ -16,7 +16,7 @@ from typing import Final
 import psycopg
 
 from jobrunner.db.call import LeaseLost
-from jobrunner.db.session import Session, cancel
+from jobrunner.db.session import Session
 from jobrunner.db.worker import (
     LOCK_SECONDS,
     announce_runner,
@@ -133,7 +133,7 @@ class Keeper(threading.Thread):
         for hold in lost:
             tell_lost(hold, "the heartbeat found it lost", self._shared.tally)
         if severed is not None:
-            cancel(severed)
+            severed.cancel()
 
     # -- what a slot cannot end by itself
 
@@ -159,7 +159,7 @@ class Keeper(threading.Thread):
         self._owe(tray, [hold], partial(self._fail, text=f"HandlerTimeout: ran longer than {limit_seconds:g} s"))
         self._on_stuck(tray)
         if severed is not None:
-            cancel(severed)
+            severed.cancel()
 
     def _owe(self, tray: Tray, holds: Sequence[Hold], pay: Callable[[Sequence[Hold]], None]) -> None:
         if holds:

@@ -10,7 +10,7 @@ from typing import Final
 import psycopg
 
 from jobrunner.db.connect import Target
-from jobrunner.db.session import Session, cancel
+from jobrunner.db.session import Session
 from jobrunner.db.worker import finish_jobs, release_jobs
 from jobrunner.ending import tell_finished, tell_released
 from jobrunner.logs import event
@@ -54,7 +54,7 @@ def _tell(
             tell_finished(session, done, accepted, tally)
     except psycopg.Error as error:
         event(logging.ERROR, "jobs_left_to_recovery", count=len(unrun) + len(done), error=first_line(error))
-    for conn in severed:
-        if conn is not None:
-            cancel(conn, timeout_seconds=0.2)
+    for cut in severed:
+        if cut is not None:
+            cut.cancel(timeout_seconds=0.2)
     session.close()

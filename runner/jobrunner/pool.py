@@ -14,7 +14,7 @@ import psycopg
 from jobrunner.bell import Bell
 from jobrunner.buckets import Buckets
 from jobrunner.db.producer import Open, open_jobs
-from jobrunner.db.session import Session, cancel
+from jobrunner.db.session import Session
 from jobrunner.doorbell import Doorbell
 from jobrunner.errors import JobrunnerError, StuckError, UnfinishedError
 from jobrunner.floors import Floors
@@ -159,9 +159,9 @@ class Pool:
         """End a poll that somebody's lock holds up: nothing was claimed by it yet."""
         for slot in self._slots:
             if slot.claiming and slot.tray.empty and slot.session.busy_seconds > POLL_SECONDS:
-                conn = slot.session.sever()
-                if conn is not None:
-                    cancel(conn)
+                cut = slot.session.sever()
+                if cut is not None:
+                    cut.cancel()
 
     def _busy(self) -> bool:
         """Whether a job of ours has not ended yet."""

@@ -18,13 +18,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypedDict
+from typing import TypedDict
 
-import psycopg
-
+from jobrunner.db.session import Cut
 from jobrunner.job import ClaimedRow
 
-Severed = psycopg.Connection[Any] | None
+Severed = Cut | None
 
 
 class State(Enum):

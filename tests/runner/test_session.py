@@ -207,9 +207,14 @@ def test_session_severed_by_another_thread_fails_at_once_and_opens_again(conn: C
     thread.start()
     eventually(lambda: value(conn, "select count(*) from pg_stat_activity where pid = %s and state = 'active'", pid))
     assert session.busy_seconds > 0
-    session.sever()
+    cut = session.sever()
     thread.join(5)
     assert len(failed) == 1
+    assert cut is not None
+    session.close()
+    cut.cancel()  # also now that its user has noticed and closed it
+    gone = "select count(*) = 0 from pg_stat_activity where pid = %s and state = 'active'"
+    assert eventually(lambda: value(conn, gone, pid))
     assert session.run(ask("select 1")) == 1
     assert session.busy_seconds == 0
 

@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Any, Final, TypeVar, overload
 
 import psycopg
+from psycopg import generators, waiting
 from psycopg.pq import PipelineStatus, TransactionStatus
 
 from jobrunner.db.call import Call, lease_lost, nothing, read, send
@@ -34,6 +35,27 @@ CLEAN: Final = (
 
 class CommitLost(psycopg.OperationalError):
     """The transaction could not be committed: it was aborted, or closed, by what ran in it."""
+
+
+class Cut:
+    """What is left of a severed connection: the way to stop what its backend runs.
+
+    Made before the connection is cut: afterwards whoever used it notices and closes it, and psycopg cancels nothing on
+    a closed connection. The statement of a zombie would go on and hold its locks.
+    """
+
+    def __init__(self, conn: psycopg.Connection[Any]) -> None:
+        self._request = conn.pgconn.cancel_conn() if psycopg.capabilities.has_cancel_safe() else None
+        self._legacy = conn.pgconn.get_cancel() if self._request is None else None
+
+    def cancel(self, timeout_seconds: float = 1.0) -> None:
+        """Ask the server to stop the statement; a server that cannot be reached is let be."""
+        with contextlib.suppress(psycopg.Error):
+            if self._legacy is not None:
+                self._legacy.cancel()
+            elif self._request is not None:
+                self._request.start()
+                waiting.wait_conn(generators.cancel(self._request), interval=0.1, timeout=timeout_seconds)
 
 
 class Session:
@@ -70,16 +92,17 @@ class Session:
         if conn is not None:
             conn.close()
 
-    def sever(self) -> psycopg.Connection[Any] | None:
-        """Cut the connection under whoever uses it; safe from any thread. Gives what was cut, for `cancel`."""
+    def sever(self) -> Cut | None:
+        """Cut the connection under whoever uses it; safe from any thread. Gives the means to cancel what it ran."""
         with self._lock:
             conn = self._conn
             if conn is None or conn.closed or self._severed:
                 return None
             self._severed = True
+            cut = Cut(conn)
             with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(conn.fileno())) as peer:
                 peer.shutdown(socket.SHUT_RDWR)
-            return conn
+            return cut
 
     @property
     def busy_seconds(self) -> float:
@@ -204,9 +227,3 @@ def _lock_timeout(seconds: float) -> Call[None]:
         nothing,
         {"milliseconds": str(int(seconds * 1000))},
     )
-
-
-def cancel(conn: psycopg.Connection[Any], timeout_seconds: float = 1.0) -> None:
-    """Ask the server to stop what a severed connection was running; a server that cannot be reached is let be."""
-    with contextlib.suppress(psycopg.Error):
-        conn.cancel_safe(timeout=timeout_seconds)

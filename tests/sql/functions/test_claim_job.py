@@ -501,7 +501,7 @@ def test_b14_killer_that_was_always_alone_is_dead_after_max_attempts(conn: Conne
     outcomes = [crash(conn, claim(conn))[job_id] for _ in range(3)]
     assert outcomes == ["pending", "pending", "dlq"]
     assert claim(conn) == []
-    assert job(conn, job_id)["last_error"] == "[stale-claim recovered] x3"
+    assert job(conn, job_id)["last_error"] == "no sign of life from w1 [stale-claim recovered] x3"
 
 
 def test_b14_kind_with_one_attempt(conn: Connection) -> None:
