@@ -80,6 +80,7 @@ def hangs(ctx: Context) -> None:
 def blocks(ctx: Context) -> None:
     """Block the signals and never look at ctx.cancelled."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    ctx.logger.info("deaf")
     sleep(3600)
 
 

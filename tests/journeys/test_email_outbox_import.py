@@ -147,11 +147,11 @@ def test_b111_a_slow_endpoint_holds_up_neither_others_nor_other_kinds(
         reindex = call(own, "enqueue_job", job_kind="reindex")[0]["enqueue_job"]
         eventually(lambda: len(consumed.ids("/quick")) == 20 and status(own, reindex) == "done")
         assert monotonic() - began < 5
-        assert consumed.at_once["/slow"] <= 4
+        assert consumed.at_once["/slow"] <= 8
         eventually(lambda: endpoint(own, slow)["failures"] == 1, 20)
         command.signal(TERM)
         assert command.end(30) == 0
-    assert len(consumed.ids("/slow")) <= 8
+    assert len(consumed.ids("/slow")) <= 2 * 8, "paused after a round, then probed"
 
 
 def test_outbox_killed_in_the_middle_repeats_nothing_that_was_recorded(

@@ -139,7 +139,7 @@ def test_poison_that_blocks_signals_does_not_keep_the_runner_from_ending(db: Con
     make_kind(db, "poison", handler_timeout=None)
     job_id = enqueue(db, "poison", {"harm": "blocks"})
     with jobrunner(fresh_dsn, *arguments("--concurrency", "2", "--grace", "1")) as command:
-        eventually(lambda: status(db, job_id) == "running")
+        eventually(lambda: "message=deaf" in command.log)  # running in the database is earlier than the handler's start
         asked = monotonic()
         command.signal(TERM)
         assert command.end() == 5
