@@ -107,19 +107,11 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Let dead jobs run again, with no attempts used. Without --yes nothing changes before you have confirmed it."""
-    who = principal(actor)
-
-    def act(job_id: int) -> Call[str]:
-        return operator.replay_job(job_id=job_id, reason=reason, actor=who)
-
+    common = {"reason": reason, "actor": principal(actor)}
     chosen = _filter(kind, tenant, after, before, error, every=every)
-    _check_choice(jobs, chosen)
-    with open_session(dsn) as session:
-        if jobs:
-            one_by_one(session, jobs, "replay", act, yes=yes, as_json=as_json)
-        else:
-            options = {"filter": chosen, "limit": limit, "reason": reason, "actor": who}
-            _in_bulk(session, "replay", operator.replay_jobs, options, yes=yes, as_json=as_json)
+    _act(
+        "replay", operator.replay_job, operator.replay_jobs, jobs, chosen, limit, common, dsn, yes=yes, as_json=as_json
+    )
 
 
 def discard(
@@ -138,19 +130,42 @@ def discard(
     as_json: AsJson = False,
 ) -> None:
     """Delete jobs for good; the audit keeps their payloads. Without --yes nothing changes before you confirm it."""
-    who = principal(actor)
-
-    def act(job_id: int) -> Call[str]:
-        return operator.discard_job(job_id=job_id, reason=reason, actor=who)
-
+    common = {"reason": reason, "actor": principal(actor)}
     chosen = _filter(kind, tenant, after, before, error, every=every)
+    _act(
+        "discard",
+        operator.discard_job,
+        operator.discard_jobs,
+        jobs,
+        chosen,
+        limit,
+        common,
+        dsn,
+        yes=yes,
+        as_json=as_json,
+    )
+
+
+def _act(
+    verb: str,
+    one: Callable[..., Call[str]],
+    many: Bulk,
+    jobs: list[int] | None,
+    chosen: dict[str, Any],
+    limit: int,
+    common: Mapping[str, Any],
+    dsn: str | None,
+    *,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Do to the jobs named, or to those that the filter chooses, what both verbs have in common."""
     _check_choice(jobs, chosen)
     with open_session(dsn) as session:
         if jobs:
-            one_by_one(session, jobs, "discard", act, yes=yes, as_json=as_json)
+            one_by_one(session, jobs, verb, lambda job_id: one(job_id=job_id, **common), yes=yes, as_json=as_json)
         else:
-            options = {"filter": chosen, "limit": limit, "reason": reason, "actor": who}
-            _in_bulk(session, "discard", operator.discard_jobs, options, yes=yes, as_json=as_json)
+            _in_bulk(session, verb, many, {"filter": chosen, "limit": limit, **common}, yes=yes, as_json=as_json)
 
 
 def _in_bulk(
