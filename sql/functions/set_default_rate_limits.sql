@@ -24,7 +24,7 @@ begin
     perform mdm._raise('MJ005', format('a rate of %s jobs/s with a burst of %s', v_rps, v_burst), null,
       'p_rps is within 0 .. 1000000, p_burst within 1 .. 1000000.');
   end if;
-  select string_agg(quote_nullable(u.kind), ', ')
+  select string_agg(quote_nullable(u.kind), ', ' order by u.kind)
   into v_unknown
   from unnest(v_kinds) u (kind)
   where not exists (select from mdm.aa_job_kind k where k.job_kind = u.kind);

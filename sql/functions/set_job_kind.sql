@@ -15,7 +15,7 @@ begin
   if jsonb_typeof(coalesce(p_settings, '{}')) <> 'object' then
     perform mdm._raise('MJ005', 'p_settings is not a JSON object', null, 'Pass {"max_attempts": 5, ...}.');
   end if;
-  select string_agg(quote_literal(s.key), ', ')
+  select string_agg(quote_literal(s.key), ', ' order by s.key)
   into v_unknown
   from jsonb_object_keys(coalesce(p_settings, '{}')) s (key)
   where s.key not in ('description', 'base_delay', 'max_delay', 'jitter', 'max_attempts', 'priority', 'stale_ttl', 'handler_timeout',

@@ -13,7 +13,7 @@ begin
   if jsonb_typeof(p_filter) is distinct from 'object' then
     perform mdm._raise('MJ005', 'p_filter is not a JSON object', null, 'Pass {"job_kind": "reindex"}, or {"all": true} for every dead job.');
   end if;
-  select string_agg(quote_literal(f.key), ', ')
+  select string_agg(quote_literal(f.key), ', ' order by f.key)
   into v_unknown
   from jsonb_object_keys(p_filter) f (key)
   where f.key not in ('job_kind', 'tenant_id', 'completed_after', 'completed_before', 'last_error', 'all');

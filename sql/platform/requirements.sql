@@ -3,7 +3,7 @@ do $$
 declare
   v_missing text;
 begin
-  select string_agg(format('mdm.%s.%s', r.table_name, r.column_name), ', ')
+  select string_agg(format('mdm.%s.%s', r.table_name, r.column_name), ', ' order by r.table_name, r.column_name)
   into v_missing
   from (values
     ('aa_tenant', 'id'), ('aa_tenant', 'metadata'),
@@ -27,7 +27,7 @@ begin
     ('aa_email_log', 'status'), ('aa_email_log', 'provider'), ('aa_email_log', 'provider_message_id'),
     ('aa_email_log', 'error'), ('aa_email_log', 'refused'), ('aa_email_log', 'unknown_sends'), ('aa_email_log', 'sent_at'),
     ('aa_email_suppression', 'tenant_id'), ('aa_email_suppression', 'address'),
-    ('ddm_entity_type_attribute', 'data_type'), ('ddm_entity_type_attribute', 'required'),
+    ('ddm_entity_type_attribute', 'required'),
     ('ddm_entity_type_attribute', 'reference_type_id'),
     ('ddm_entity', 'entity_key'), ('ddm_entity', 'updated_at'),
     ('aa_import', 'id'), ('aa_import', 'tenant_id'), ('aa_import', 'entity_type_id'), ('aa_import', 'status'),

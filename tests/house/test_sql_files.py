@@ -120,5 +120,13 @@ def test_no_select_star_and_no_quoted_identifier(path: str) -> None:
     assert '"' not in code
 
 
+@pytest.mark.parametrize("path", [path for path in FILES if "string_agg(" in code_of(path)])
+def test_a_text_is_put_together_in_a_stated_order(path: str) -> None:
+    """Else a message depends on the plan. A text search vector does not show the order."""
+    code = code_of(path).replace("to_tsvector('', left(string_agg(", "")
+    for call in re.split(r"\bstring_agg\(", code)[1:]:
+        assert re.search(r"\border by\b", call.splitlines()[0]), call[:80]
+
+
 def test_no_trigger_on_aa_job() -> None:
     assert not [path for path in FILES if re.search(r"create\s[^;]*trigger[^;]*\bon mdm\.aa_job\b", code_of(path))]

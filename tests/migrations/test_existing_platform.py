@@ -61,7 +61,7 @@ def test_migrate_uses_the_tables_of_a_platform(acme: Connection) -> None:
 def test_migrate_says_which_columns_a_platform_misses(acme: Connection) -> None:
     acme.execute("alter table mdm.aa_principal drop column role_name")
     acme.execute("alter table mdm.aa_audit_log drop column session_role")
-    with pytest.raises(JobrunnerError, match=r"mdm\.aa_principal\.role_name, mdm\.aa_audit_log\.session_role"):
+    with pytest.raises(JobrunnerError, match=r"mdm\.aa_audit_log\.session_role, mdm\.aa_principal\.role_name"):
         schema.migrate(dsn(acme))
 
 
