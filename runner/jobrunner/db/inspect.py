@@ -162,7 +162,8 @@ def cron() -> Call[Cron]:
     """Tell what pg_cron does for the upkeep, as far as the login may see; only where has_cron says that it may."""
     return Call(
         """select count(*)::int,
-             string_agg(j.jobname || ': ' || d.return_message, '; ' order by j.jobname) filter (where d.status = 'failed')
+             string_agg(j.jobname || ': ' || d.return_message, '; ' order by j.jobname)
+               filter (where d.status = 'failed')
            from cron.job j
            left join lateral (
              select r.status, r.return_message
