@@ -55,13 +55,15 @@ begin
     or (v_kind.tenant_required and p_tenant_id is null)
     or jsonb_typeof(p_payload) <> 'object'
     or pg_column_size(p_payload) > 16777216
+    or pg_column_size(p_context) > 65536
     or octet_length(p_idempotency_key) not between 1 and 255
     or p_on_conflict not in ('ignore', 'update')
     or p_max_attempts < 1
     or p_available_at < '1970-01-01 00:00:00+00'
     or p_available_at >= '9999-12-31 00:00:00+00'
   then
-    perform mdm._refuse_enqueue('', p_job_kind, p_payload, p_tenant_id, p_idempotency_key, p_on_conflict, p_max_attempts, p_available_at);
+    perform mdm._refuse_enqueue('', p_job_kind, p_payload, p_tenant_id, p_idempotency_key, p_on_conflict, p_max_attempts, p_available_at,
+      p_context);
   end if;
 
   if p_idempotency_key is null then
@@ -92,4 +94,4 @@ end
 $$;
 
 comment on function mdm.enqueue_job(text, jsonb, uuid, text, text, int, timestamptz, int, jsonb, uuid) is
-  'Enqueues a job in the caller''s transaction and returns its id, also when the key existed (S2, S10.1, D6). p_payload: an object of at most 16 MiB. p_on_conflict: ignore (the newest job of the key comes back) or update (a pending job takes the new payload; else the next generation is made). p_priority: the smaller goes first, p_max_attempts >= 1, NULL = the kind''s. p_available_at: not claimed before, NULL = now; a time without zone is read in the session''s (D7). p_context: carried, never interpreted. Errors: MJ003 unknown or disabled kind, MJ005 bad argument, MJ007 a login that is bound to tenants names another one.';
+  'Enqueues a job in the caller''s transaction and returns its id, also when the key existed (S2, S10.1, D6). p_payload: an object of at most 16 MiB. p_on_conflict: ignore (the newest job of the key comes back) or update (a pending job takes the new payload; else the next generation is made). p_priority: the smaller goes first, p_max_attempts >= 1, NULL = the kind''s. p_available_at: not claimed before, NULL = now; a time without zone is read in the session''s (D7). p_context: carried, never interpreted, at most 64 KiB. Errors: MJ003 unknown or disabled kind, MJ005 bad argument, MJ007 a login that is bound to tenants names another one.';

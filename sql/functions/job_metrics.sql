@@ -8,6 +8,8 @@ security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 set jit = off
+-- starting a worker takes longer than reading what there is
+set max_parallel_workers_per_gather = 0
 as $$
   select 'mdm_jobs_pending', j.tenant_id, j.job_kind, count(*)::double precision
   from mdm.aa_job j

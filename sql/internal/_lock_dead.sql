@@ -6,6 +6,8 @@ language plpgsql
 volatile
 parallel unsafe
 security invoker
+set enable_seqscan = off
+set jit = off
 as $$
 declare
   v_unknown text;
@@ -31,7 +33,8 @@ begin
   return query
     select j.*
     from mdm.aa_job j
-    where j.status = 'dlq'
+    where j.id = any (array(select f.id from mdm.find_jobs('dlq') f (id)))
+      and j.status = 'dlq'
       and (p_filter -> 'job_kind' is null or j.job_kind = p_filter ->> 'job_kind')
       and (p_filter -> 'tenant_id' is null or j.tenant_id is not distinct from (p_filter ->> 'tenant_id')::uuid)
       and (p_filter -> 'completed_after' is null or j.completed_at >= (p_filter ->> 'completed_after')::timestamptz)

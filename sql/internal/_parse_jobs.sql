@@ -60,6 +60,7 @@ begin
     or (r.tenant_id is not null and not exists (select from mdm.aa_tenant t where t.id = r.tenant_id))
     or jsonb_typeof(r.payload) <> 'object'
     or pg_column_size(r.payload) > 16777216
+    or pg_column_size(r.context) > 65536
     or octet_length(r.idempotency_key) not between 1 and 255
     or r.on_conflict not in ('ignore', 'update')
     or r.max_attempts < 1
@@ -69,7 +70,7 @@ begin
   limit 1;
   if found then
     perform mdm._refuse_enqueue(format(' (element %s of p_jobs)', v_bad.ord), v_bad.job_kind, v_bad.payload, v_bad.tenant_id,
-      v_bad.idempotency_key, v_bad.on_conflict, v_bad.max_attempts, v_bad.available_at);
+      v_bad.idempotency_key, v_bad.on_conflict, v_bad.max_attempts, v_bad.available_at, v_bad.context);
   end if;
   return v_jobs;
 end

@@ -7,7 +7,8 @@ create or replace function mdm._refuse_enqueue(
   p_idempotency_key text,
   p_on_conflict text,
   p_max_attempts int,
-  p_available_at timestamptz)
+  p_available_at timestamptz,
+  p_context jsonb)
 returns void
 language plpgsql
 volatile
@@ -32,6 +33,9 @@ begin
   elsif pg_column_size(p_payload) > 16777216 then
     perform mdm._raise('MJ005', format('payload of %s bytes is too large%s', pg_column_size(p_payload), p_where),
       'A payload may have 16 MiB.', 'Store the data elsewhere and pass a reference to it.');
+  elsif pg_column_size(p_context) > 65536 then
+    perform mdm._raise('MJ005', format('context of %s bytes is too large%s', pg_column_size(p_context), p_where),
+      'A context may have 64 KiB.', 'Put data into the payload; the context is for traceparent and the like.');
   elsif p_tenant_id is null and v_kind.tenant_required then
     perform mdm._raise('MJ005', format('job kind %s needs a tenant%s', p_job_kind, p_where),
       null, 'Pass p_tenant_id.');
@@ -57,5 +61,5 @@ begin
 end
 $$;
 
-comment on function mdm._refuse_enqueue(text, text, jsonb, uuid, text, text, int, timestamptz) is
+comment on function mdm._refuse_enqueue(text, text, jsonb, uuid, text, text, int, timestamptz, jsonb) is
   'Raises MJ003, MJ005 or MJ007 that says why a job cannot be enqueued. Private.';

@@ -5,7 +5,7 @@ select j.id, j.job_kind, j.tenant_id, j.attempts, j.max_attempts, j.completed_at
   j.priority, j.idempotency_key, j.context, j.claimed_by, j.recoveries, j.created_at
 from mdm.aa_job j
 left join mdm.aa_job_kind k on k.job_kind = j.job_kind
-where j.status = 'dlq'
+where j.id = any (array(select f.id from mdm.find_jobs('dlq') f (id)))
 order by j.completed_at desc, j.id desc;
 
 comment on view mdm.v_job_dlq is 'Dead jobs (S9.1), newest first. Bring one back with mdm.replay_job(id), delete one with mdm.discard_job(id).';

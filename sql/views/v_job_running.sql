@@ -6,7 +6,7 @@ select j.id, j.job_kind, j.tenant_id, j.attempts, j.claimed_by,
   k.stale_ttl
 from mdm.aa_job j
 join mdm.aa_job_kind k on k.job_kind = j.job_kind
-where j.status = 'running'
+where j.id = any (array(select f.id from mdm.find_jobs('running') f (id)))
 order by j.claimed_at;
 
 comment on view mdm.v_job_running is 'Running jobs, the one that runs longest first.';

@@ -8,7 +8,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from jobs import Row, age, call, claim, claim_one, enqueue, fail, finish, ids, recover, release
+from jobs import Row, age, call, claim, claim_one, enqueue, fail, finish, ids, recover, release, rows
 from planner.plans import Connection
 
 KIND = "planned"
@@ -98,7 +98,22 @@ def others(conn: Connection) -> Iterator[Step]:
     yield "purge_jobs, nothing", {DONE, DEAD, PKEY}, lambda: call(conn, "purge_jobs")
 
 
+def windows(conn: Connection) -> Iterator[Step]:
+    """What operators look at: jobs of the states that few are in."""
+    for _ in range(2):
+        enqueue(conn, KIND)
+    running, dead = claim_one(conn, KIND), claim_one(conn, KIND)
+    fail(conn, dead, retryable=False)
+    yield "v_job_dlq", {DEAD, PKEY}, lambda: rows(conn, "select * from mdm.v_job_dlq")
+    yield "v_job_running", {RUNNING, PKEY}, lambda: rows(conn, "select * from mdm.v_job_running")
+    age(conn, running["id"])
+    yield "v_job_stale", {RUNNING, PKEY}, lambda: rows(conn, "select * from mdm.v_job_stale")
+    yield "replay_jobs, dry run", {DEAD, KEY}, lambda: call(conn, "replay_jobs", filter={"all": True})
+    yield "discard_jobs", {DEAD, PKEY}, lambda: call(conn, "discard_jobs", filter={"all": True}, dry_run=False)
+
+
 def whole_life(conn: Connection) -> Iterator[Step]:
     yield from claims(conn)
     yield from ends(conn)
     yield from others(conn)
+    yield from windows(conn)

@@ -9,7 +9,7 @@ from typing import Any, LiteralString
 import pytest
 from psycopg.types.json import Jsonb
 
-from jobs import claim_one, enqueue, finish
+from jobs import age, claim_one, enqueue, fail, finish
 from planner.life import KIND, TENANTS, TWIN
 from planner.loads import FOREIGN, fill
 from planner.plans import Connection, Open, buffers
@@ -30,6 +30,13 @@ def cost(
     return touched[-1]
 
 
+VIEWS: tuple[LiteralString, ...] = (
+    "select * from mdm.v_job_dlq",
+    "select * from mdm.v_job_running",
+    "select * from mdm.v_job_stale",
+)
+
+
 @pytest.fixture(scope="module")
 def huge(make_database: Callable[[], Open]) -> Connection:
     """500,000 jobs: of another kind that goes first, of ours but not due, of 998 tenants; fresh statistics."""
@@ -39,6 +46,28 @@ def huge(make_database: Callable[[], Open]) -> Connection:
     fill(conn, "tenants", ROWS // 2, kind=TWIN)
     conn.execute("vacuum analyze mdm.aa_job")
     return conn
+
+
+def test_views_of_few_jobs_do_not_see_the_others(make_database: Callable[[], Open]) -> None:
+    """Many done jobs, three that run and three that are dead; the login is an administrator's."""
+    connect = make_database()
+    conn = connect()
+    conn.execute(
+        "insert into mdm.aa_job (job_kind, priority, max_attempts, status, completed_at)"
+        " select 'planned', 1, 1, 'done', clock_timestamp() from generate_series(1, 100000)"
+    )
+    for number in range(6):
+        enqueue(conn, KIND)
+        claimed = claim_one(conn, KIND)
+        if number % 2:
+            fail(conn, claimed, retryable=False)
+        else:
+            age(conn, claimed["id"])
+    conn.execute("vacuum analyze mdm.aa_job")
+    admin = connect(user="test_mdm_admin")
+    for query in VIEWS:
+        buffers(admin, query)  # loads catalogs
+        assert buffers(admin, query) <= 100, query
 
 
 @pytest.fixture

@@ -179,6 +179,17 @@ def test_payload_of_16_mib_is_the_limit(conn: Connection) -> None:
         conn.execute(query, ((1 << 24) + 1,))
 
 
+@pytest.mark.parametrize("key", [None, "k"])
+def test_context_of_64_kib_is_the_limit(conn: Connection, key: str | None) -> None:
+    query = (
+        "select mdm.enqueue_job('reindex', p_idempotency_key => %s,"
+        " p_context => jsonb_build_object('a', repeat('x', %s)), p_on_conflict => 'update')"
+    )
+    assert value(conn, query, key, (1 << 16) - 64) > 0
+    with refused("MJ005", match="context of 65"):
+        conn.execute(query, (key, 1 << 16))
+
+
 def test_payload_of_300_mb_is_refused(conn: Connection) -> None:
     with pytest.raises(psycopg.Error) as raised:
         conn.execute("select mdm.enqueue_job('reindex', jsonb_build_object('a', repeat('x', 300000000)))")

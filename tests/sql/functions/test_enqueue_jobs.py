@@ -166,6 +166,7 @@ def test_enqueue_jobs_wants_an_array(conn: Connection, jobs: Any, detail: str) -
         ("MJ005", "is out of range (element 2 of p_jobs)", {"available_at": "infinity"}),
         ("MJ005", "is out of range (element 2 of p_jobs)", {"available_at": "1969-12-31T00:00:00Z"}),
         ("MJ005", "payload of 17000", {"payload": {"a": "x" * 17000000}}),
+        ("MJ005", "context of 70", {"context": {"a": "x" * 70000}}),
         ("MJ005", "wrong type", {"priority": 2**31}),
         ("MJ005", "wrong type", {"priority": 1.5}),
         ("MJ005", "wrong type", {"max_attempts": "many"}),
