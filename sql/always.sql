@@ -39,6 +39,12 @@
 \ir internal/_recover_locked.sql
 \ir internal/_note_upkeep.sql
 \ir internal/_forget_progress.sql
+\ir internal/_uuid_of.sql
+\ir internal/_open_payloads.sql
+\ir internal/_abandon_scans.sql
+\ir internal/_abandon_imports.sql
+\ir internal/_abandon_emails.sql
+\ir internal/_abandon_work.sql
 \ir internal/_delete_jobs.sql
 \ir internal/_lock_for_admin.sql
 \ir internal/_replay_locked.sql
@@ -55,8 +61,6 @@
 \ir internal/_lock_entities.sql
 \ir internal/_build_vectors.sql
 \ir internal/_store_reindex.sql
-\ir internal/_uuid_of.sql
-\ir internal/_open_payloads.sql
 \ir internal/_attribute_index_name.sql
 \ir internal/_gin_index_name.sql
 \ir internal/_index_literal.sql
@@ -71,6 +75,7 @@
 \ir internal/_holds_lease.sql
 \ir internal/_plan_deliveries.sql
 \ir internal/_store_deliveries.sql
+\ir internal/_end_events.sql
 \ir internal/_is_moment.sql
 \ir internal/_lock_import.sql
 \ir internal/_begin_import.sql
@@ -119,6 +124,7 @@
 
 -- [kinds]
 \ir kinds/reindex_chunk.sql
+\ir kinds/request_reindex.sql
 \ir kinds/enqueue_index_sync.sql
 \ir kinds/enqueue_gin_backfill.sql
 \ir kinds/sync_index.sql
@@ -134,11 +140,13 @@
 \ir kinds/send_email.sql
 \ir kinds/mark_email.sql
 \ir kinds/record_email.sql
+\ir kinds/settle_emails.sql
 \ir kinds/enqueue_outbox_dispatch.sql
 \ir kinds/claim_deliveries.sql
 \ir kinds/record_deliveries.sql
 \ir kinds/enqueue_next_dispatch.sql
 \ir kinds/replay_deliveries.sql
+\ir kinds/give_up_deliveries.sql
 \ir kinds/wake_outbox.sql
 \ir kinds/enqueue_bulk_import.sql
 \ir kinds/import_chunk.sql

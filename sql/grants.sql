@@ -26,6 +26,7 @@ to mdm_worker;
 
 -- the kinds
 grant execute on function mdm.reindex_chunk(bigint, bigint, int) to mdm_worker;
+grant execute on function mdm.request_reindex(uuid, text, uuid) to mdm_producer, mdm_admin;
 -- email_send (S2.1)
 grant execute on function
   mdm.send_email(uuid, text[], text, text, text, text, text, text, timestamptz, jsonb, uuid)
@@ -56,6 +57,8 @@ to mdm_worker;
 grant execute on function mdm.replay_deliveries(uuid, bigint, int, text, uuid) to mdm_admin;
 grant execute on function
   mdm.wake_outbox(),
+  mdm.give_up_deliveries(int),
+  mdm.settle_emails(),
   mdm.settle_index_status(),
   mdm.settle_imports(),
   mdm.settle_scans()

@@ -17,18 +17,20 @@ begin
   if v_limit not between 1 and 10000 then
     perform mdm._raise('MJ005', format('p_limit is %s', p_limit), null, 'Use 1 .. 10000 (D13).');
   end if;
-  foreach v_part in array array['recover', 'purge', 'compact', 'wake', 'indexes', 'imports', 'scans'] loop
+  foreach v_part in array array['recover', 'purge', 'deliveries', 'compact', 'wake', 'indexes', 'imports', 'scans', 'emails'] loop
     begin
       v_count := case v_part
         when 'recover' then (select count(*) from mdm.recover_stale_jobs(v_limit))
         when 'purge' then mdm.purge_jobs(v_limit)
+        when 'deliveries' then mdm.give_up_deliveries(v_limit)
         when 'compact' then mdm.compact_outbox(v_limit)
         when 'wake' then mdm.wake_outbox()
         when 'indexes' then mdm.settle_index_status()
         when 'imports' then mdm.settle_imports()
-        else mdm.settle_scans()
+        when 'scans' then mdm.settle_scans()
+        else mdm.settle_emails()
       end;
-      v_more := v_more or (v_count >= v_limit and v_part in ('recover', 'purge', 'compact'));
+      v_more := v_more or (v_count >= v_limit and v_part in ('recover', 'purge', 'deliveries', 'compact'));
     exception
       when others then
         raise warning 'cleanup: % failed: %', v_part, sqlerrm using errcode = sqlstate;
@@ -39,4 +41,4 @@ end
 $$;
 
 comment on function mdm.cleanup_step(int) is
-  'One batch of at most p_limit (1 .. 10,000) rows of each part of the upkeep: recovery, retention, outbox compaction, a look for overdue deliveries, and for index builds, imports and scans whose job died (S2.5, D17). True when more is left. A part that fails raises a warning and does not stop the others. MJ005 bad limit.';
+  'One batch of at most p_limit (1 .. 10,000) rows of each part of the upkeep: recovery, retention, outbox compaction, a look for overdue deliveries and for those that wait in vain, and for index builds, imports, scans and mails whose job died (S2.5, D17). True when more is left. A part that fails raises a warning and does not stop the others. MJ005 bad limit.';

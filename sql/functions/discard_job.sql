@@ -16,4 +16,4 @@ end
 $$;
 
 comment on function mdm.discard_job(bigint, text, uuid) is
-  'Deletes a pending, dlq or failed job for good and returns discarded; the audit row job_discard holds a snapshot of its payload (S9.3). MJ002 no such job, MJ004 running or done.';
+  'Deletes a pending, dlq or failed job for good and returns discarded; the audit row job_discard holds a snapshot of its payload (S9.3). A scan or import that it leaves pending, and a mail whose answer was lost, are failed in the same transaction. 55P03 somebody holds such a row, MJ002 no such job, MJ004 running or done.';

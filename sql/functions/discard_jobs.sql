@@ -25,4 +25,4 @@ end
 $$;
 
 comment on function mdm.discard_jobs(jsonb, int, boolean, text, uuid) is
-  'Deletes up to p_limit (1 .. 10,000) dlq jobs that p_filter names (keys as in replay_jobs), each with a job_discard audit row. Dry run unless p_dry_run is false. Outcomes discarded, would_discard. MJ005 bad filter, MJ006 empty filter without {"all": true}.';
+  'Deletes up to p_limit (1 .. 10,000) dlq jobs that p_filter names (keys as in replay_jobs), each with a job_discard audit row. Dry run unless p_dry_run is false. Outcomes discarded, would_discard. What they leave under way is failed as by discard_job; 55P03 somebody holds such a row. MJ005 bad filter, MJ006 empty filter without {"all": true}.';

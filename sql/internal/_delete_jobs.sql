@@ -8,8 +8,13 @@ security invoker
 set enable_seqscan = off
 set jit = off
 as $$
+declare
+  v_undone bigint[] := array(select j.id from mdm.aa_job j where j.id = any (p_job_ids) and j.status <> 'done');
 begin
   perform mdm._forget_progress(p_job_ids);
+  if v_undone <> '{}' then
+    perform mdm._abandon_work(v_undone);
+  end if;
 
   with gone as (
     delete from mdm.aa_job j

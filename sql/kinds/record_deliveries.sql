@@ -50,21 +50,7 @@ begin
     and w.id <> all (coalesce(v_answered, '{}'))
     and k.job_kind = 'outbox_dispatch';
 
-  -- the last delivery of an event ends it; locked, since two jobs may end the last two
-  perform
-  from mdm.aa_outbox_event o
-  where o.id = any (v_events)
-  order by o.id
-  for no key update;
-  update mdm.aa_outbox_event o
-  set dispatched_at = clock_timestamp()
-  where o.id = any (v_events)
-    and o.dispatched_at is null
-    and not exists (
-      select
-      from mdm.aa_webhook_delivery d
-      where d.event_id = o.id
-        and d.completed_at is null);
+  perform mdm._end_events(v_events);
   return v_count;
 end
 $$;

@@ -23,7 +23,7 @@ begin
   where a.index_status = 'building'
     and not exists (
       select
-      from mdm._open_payloads('index_sync') o (payload)
+      from mdm._open_payloads('index_sync', '{}') o (payload)
       where o.payload ->> 'entity_type_id' = a.entity_type_id::text
         and o.payload ->> 'attribute_key' = a.attribute_key);
   get diagnostics v_attributes = row_count;
@@ -33,7 +33,7 @@ begin
   where t.gin_index_status = 'building'
     and not exists (
       select
-      from mdm._open_payloads('gin_backfill') o (payload)
+      from mdm._open_payloads('gin_backfill', '{}') o (payload)
       where o.payload ->> 'type_key' = t.type_key);
   get diagnostics v_types = row_count;
   return v_attributes + v_types;

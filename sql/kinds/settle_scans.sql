@@ -8,25 +8,12 @@ parallel unsafe
 security definer
 set search_path = pg_catalog, pg_temp
 as $$
-declare
-  v_count int;
 begin
-  update mdm.ddm_attachment a
-  set virus_scan_status = 'failed',
-    virus_scan_result = coalesce(a.virus_scan_result, 'the job that was to scan it has ended without a result'),
-    scanned_at = clock_timestamp()
-  from mdm.aa_job d
-  where d.job_kind = 'virus_scan'
-    and d.status in ('dlq', 'failed')
-    and a.id = mdm._uuid_of(d.payload ->> 'attachment_id')
-    and a.tenant_id = d.tenant_id
-    and a.virus_scan_status = 'pending'
-    and not exists (
-      select
-      from mdm._open_payloads('virus_scan') o (payload)
-      where mdm._uuid_of(o.payload ->> 'attachment_id') = a.id);
-  get diagnostics v_count = row_count;
-  return v_count;
+  return mdm._abandon_scans(array(
+    select d.id
+    from mdm.aa_job d
+    where d.job_kind = 'virus_scan'
+      and d.status in ('dlq', 'failed')));
 end
 $$;
 

@@ -39,7 +39,7 @@ def reindex(bench: Bench) -> None:
         read, write = _fill(conn, rows)
         with _repeated(dsn, read) as reads, _repeated(dsn, write) as writes:
             Event().wait(2 if bench.quick else 10)
-        conn.execute("select mdm.enqueue_job('reindex')")
+        conn.execute("select mdm.request_reindex(null)")
         with (
             _repeated(dsn, read) as reads_meanwhile,
             _repeated(dsn, write) as writes_meanwhile,

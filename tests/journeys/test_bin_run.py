@@ -85,7 +85,7 @@ def test_run_shows_the_whole_twice_and_keeps_up_when_told(tree: Path) -> None:
 def look_around(tree: Path, said: str) -> None:
     """Do what --keep proposes: psql, a job for the runner, the end."""
     psql = next(line for line in said.splitlines() if "psql '" in line).strip()
-    ask = next(line for line in said.splitlines() if "enqueue_job" in line).strip()
+    ask = next(line for line in said.splitlines() if "request_reindex" in line).strip()
     pid = int(re.search(r"kill (\d+);", said)[1])  # type: ignore[index] # a None fails the test as it should
     try:
         job_id = call(tree, "sh", "-c", f'{psql} -XAtc "$0"', ask).stdout.strip()

@@ -32,6 +32,8 @@ UPKEEP = {
     "purge_jobs",
     "compact_outbox",
     "wake_outbox",
+    "give_up_deliveries",
+    "settle_emails",
     "settle_index_status",
     "settle_imports",
     "settle_scans",
@@ -39,7 +41,7 @@ UPKEEP = {
     "cleanup_jobs",
 }
 WITHOUT_A_RUNNER = {"run_sql_jobs", "run_sql_job_step"}
-PRODUCING = {"enqueue_job", "enqueue_jobs", "get_job", "send_email"}
+PRODUCING = {"enqueue_job", "enqueue_jobs", "get_job", "request_reindex", "send_email"}
 WATCHING = {"check_job_invariants", "count_jobs", "explain_job", "find_jobs", "oldest_due", "job_metrics", "_redact"}
 SETTINGS = {"job_kind_settings", "rate_limits"}
 # the triggers of the platform's stand-ins

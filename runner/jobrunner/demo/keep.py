@@ -61,7 +61,7 @@ def hint(dsn: str, pid: int, log: str) -> str:
     return f"""
 The server and a runner stay up (pid {pid}, log {log}). Look, and give the runner something to do:
   {psql} '{dsn}'
-  select mdm.enqueue_job('reindex', '{{"entity_type": "airport"}}', id) from mdm.aa_tenant where name = 'Europe';
+  select mdm.request_reindex(id, 'airport') from mdm.aa_tenant where name = 'Europe';
   select * from mdm.v_job_counts;
 Stop them:
   kill {pid}; bin/dev-db stop"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
-from uuid import UUID, uuid5
+from uuid import uuid5
 
 import psycopg
 from psycopg import sql
@@ -141,25 +141,14 @@ def _is_searchable(conn: psycopg.Connection[Any], type_key: str, key: str) -> bo
 def enqueue(conn: psycopg.Connection[Any]) -> list[int]:
     """Enqueue one reindex a tenant and type that has rows, in the steward's name; gives the ids of the jobs.
 
-    The key makes a job of a tenant and type that still waits the one that does this work too (S10.1).
+    Where one of the tenant and type still waits, that one does this work too.
     """
-    scopes: list[tuple[UUID, str]] = conn.execute(
-        """select distinct e.tenant_id, t.type_key
-           from mdm.ddm_entity e
-           join mdm.ddm_entity_type t on t.id = e.entity_type_id
-           order by 1, 2"""
-    ).fetchall()
-    jobs = [
-        {
-            "job_kind": "reindex",
-            "tenant_id": str(tenant),
-            "payload": {"entity_type": type_key},
-            "idempotency_key": f"reindex/{type_key}",
-            "on_conflict": "update",
-        }
-        for tenant, type_key in scopes
-    ]
     rows = conn.execute(
-        "select j.job_id from mdm.enqueue_jobs(%s, p_actor_principal_id => %s) j order by j.ord", [Jsonb(jobs), STEWARD]
+        """select mdm.request_reindex(s.tenant_id, s.type_key, p_actor_principal_id => %s)
+           from (select distinct e.tenant_id, t.type_key
+                 from mdm.ddm_entity e
+                 join mdm.ddm_entity_type t on t.id = e.entity_type_id
+                 order by 1, 2) s""",
+        [STEWARD],
     ).fetchall()
     return [row[0] for row in rows]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs import Connection, refused, statuses, value
+from jobs import Connection, refused, rows, statuses, value
 
 
 def make_stale(conn: Connection, jobs: int) -> None:
@@ -32,3 +32,46 @@ def test_cleanup_step_takes_500_by_default(conn: Connection) -> None:
 def test_cleanup_step_refuses_a_limit_out_of_range(conn: Connection, limit: int) -> None:
     with refused("MJ005", match="p_limit"):
         conn.execute("select mdm.cleanup_step(%s)", (limit,))
+
+
+PARTS = {
+    "recover": "recover_stale_jobs",
+    "purge": "purge_jobs",
+    "deliveries": "give_up_deliveries",
+    "compact": "compact_outbox",
+    "wake": "wake_outbox",
+    "indexes": "settle_index_status",
+    "imports": "settle_imports",
+    "scans": "settle_scans",
+    "emails": "settle_emails",
+}
+
+
+def break_part(conn: Connection, function: str) -> None:
+    """Let a function of the upkeep fail."""
+    [made] = rows(
+        conn,
+        """select format('create or replace function mdm.%%I(%%s) returns %%s language plpgsql
+             as $$begin raise division_by_zero; end$$',
+             p.proname, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid)) as made
+           from pg_proc p
+           where p.pronamespace = 'mdm'::regnamespace and p.proname = %s""",
+        function,
+    )
+    conn.execute(made["made"])
+
+
+def test_invariant_5_each_part_is_guarded(conn: Connection) -> None:
+    warnings: list[str] = []
+    conn.add_notice_handler(lambda notice: warnings.append((notice.message_primary or "").split()[1]))
+    for part, function in PARTS.items():
+        with conn.transaction(force_rollback=True):
+            break_part(conn, function)
+            assert value(conn, "select mdm.cleanup_step()") is False
+            assert warnings == [part]
+        warnings.clear()
+    with conn.transaction(force_rollback=True):
+        for function in PARTS.values():
+            break_part(conn, function)
+        assert value(conn, "select mdm.cleanup_step()") is False
+    assert warnings == list(PARTS), "each was called, though all before it had failed"

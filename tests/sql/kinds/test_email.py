@@ -168,6 +168,30 @@ def test_mark_email_counts_lost_answers_and_stops_after_two(conn: Connection, te
     assert log(conn)["status"] == "failed"
 
 
+@pytest.mark.parametrize("end", ["dead", "discarded"])
+def test_mark_of_a_job_that_ended_without_an_answer_is_taken_back(
+    conn: Connection, connect: Connect, tenant: UUID, end: str
+) -> None:
+    """Nobody is sending any more: the log says that it may have been sent, and a replay knows of it."""
+    send_email(conn, tenant)
+    claimed = claim_one(conn, "email_send")
+    mark(conn, claimed)
+    settle = "select mdm.settle_emails()"
+    assert value(connect(role="mdm_worker"), settle) == 0, "it is under way"
+    fail(conn, claimed, retryable=end == "discarded")
+    if end == "discarded":
+        call(conn, "discard_job", job_id=claimed["id"])
+    else:
+        conn.execute("call mdm.cleanup_jobs()")
+    kept = log(conn)
+    assert (kept["status"], kept["unknown_sends"], value(conn, settle)) == ("failed", 1, 0)
+    assert "may have been sent" in kept["error"]
+    if end == "dead":
+        call(conn, "replay_job", job_id=claimed["id"])
+        replayed = claim_one(conn, "email_send")
+        assert [mark(conn, replayed)["decision"] for _ in range(2)] == ["send", "unknown"]
+
+
 def test_mark_email_sends_when_the_suppression_is_over(conn: Connection, tenant: UUID) -> None:
     send_email(conn, tenant)
     claimed = claim_one(conn, "email_send")

@@ -410,6 +410,65 @@ def test_wake_outbox_enqueues_one_for_an_overdue_delivery(conn: Connection, tena
     assert value(conn, "select mdm.wake_outbox()") == 1
 
 
+def silent_endpoint(conn: Connection, tenant: UUID, failures: int = 10) -> UUID:
+    """Make an endpoint that left so many posts unanswered, and three deliveries for it, due for eleven hours."""
+    made = make_endpoint(conn, tenant)
+    make_events(conn, tenant, 3)
+    claimed = claimed_dispatch(conn)
+    store(conn, claimed, take(conn, claimed, 1), None, "ReadTimeout")
+    finish(conn, claimed)
+    conn.execute("update mdm.aa_webhook_delivery set available_at = clock_timestamp() - interval '11 hours'")
+    conn.execute(
+        "update mdm.aa_webhook_endpoint set failures = %s, paused_until = clock_timestamp() + interval '1 hour'",
+        (failures,),
+    )
+    return made
+
+
+def test_b111_deliveries_to_an_endpoint_that_never_answers_are_dead_in_the_end(
+    conn: Connection, connect: Connect, tenant: UUID
+) -> None:
+    silent = silent_endpoint(conn, tenant)
+    make_event(conn, tenant)
+    claimed = claimed_dispatch(conn)
+    assert take(conn, claimed) == []
+    finish(conn, claimed)
+    connect(role="mdm_worker").execute("call mdm.cleanup_jobs()")
+    assert states(conn) == ["dlq", "dlq", "dlq", "pending"], "the last one has just come"
+    assert undispatched(conn) == 1
+    dead = rows(conn, "select attempts, last_error from mdm.v_webhook_dlq order by event_id")
+    assert [row["attempts"] for row in dead] == [1, 0, 0]
+    assert dead[0]["last_error"] == "given up after 10:00:00 behind an endpoint that does not answer; ReadTimeout"
+    assert call(conn, "replay_deliveries", endpoint_id=silent)[0]["replay_deliveries"] == 3
+    assert value(conn, "select mdm.give_up_deliveries()") == 0, "replayed, each has its time again"
+
+
+def test_give_up_deliveries_is_bounded(conn: Connection, tenant: UUID) -> None:
+    silent_endpoint(conn, tenant)
+    assert [value(conn, "select mdm.give_up_deliveries(2)") for _ in range(3)] == [2, 1, 0]
+    for limit in (0, 10_001):
+        with refused("MJ005"):
+            call(conn, "give_up_deliveries", limit=limit)
+
+
+def test_give_up_deliveries_leaves_those_alone_that_have_their_turn(conn: Connection, tenant: UUID) -> None:
+    """An endpoint that failed less often, one that somebody disabled, a backlog within its time, a post under way."""
+    silent = silent_endpoint(conn, tenant, failures=9)
+    assert value(conn, "select mdm.give_up_deliveries()") == 0
+    conn.execute("update mdm.aa_webhook_endpoint set failures = 10, enabled = false")
+    assert value(conn, "select mdm.give_up_deliveries()") == 0
+    conn.execute("update mdm.aa_webhook_endpoint set enabled = true")
+    make_kind(conn, "outbox_dispatch", max_delay="2 hours")
+    assert value(conn, "select mdm.give_up_deliveries()") == 0
+    make_kind(conn, "outbox_dispatch", max_delay="1 hour", max_attempts=2**31 - 1)
+    conn.execute("update mdm.aa_webhook_endpoint set failures = %s", (2**31 - 1,))
+    assert value(conn, "select mdm.give_up_deliveries()") == 0
+    make_kind(conn, "outbox_dispatch", max_attempts=10)
+    conn.execute("update mdm.aa_webhook_endpoint set paused_until = null where id = %s", (silent,))
+    assert len(take(conn, claimed_dispatch(conn))) == 1
+    assert value(conn, "select mdm.give_up_deliveries()") == 2
+
+
 def test_compact_outbox_keeps_events_with_a_dead_delivery(conn: Connection, tenant: UUID) -> None:
     dead_deliveries(conn, tenant, 2)
     make_event(conn, make_tenant(conn, "nobody listens"))

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from entities import make_type
-from jobs import Connection, age, call, claim_one, fail, finish, make_due, make_tenant, recover, status, value
+from jobs import Connection, age, call, claim_one, enqueue, fail, finish, make_due, make_tenant, recover, status, value
 from uploads import chunk, outcomes, the_import, upload, upload_many
 
 Connect = Callable[..., Connection]
@@ -105,16 +105,39 @@ def test_upload_that_never_had_a_job_is_left_alone(conn: Connection, tenant: UUI
     assert (value(conn, SETTLE), state(conn, import_id)) == (0, "pending")
 
 
-@pytest.mark.parametrize("end", ["stop_job", "discard_job"])
-def test_import_whose_job_was_taken_away_is_failed(conn: Connection, tenant: UUID, thing: UUID, end: str) -> None:
+@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize(("end", "left"), [("stop_job", 1), ("discard_job", 0)])
+def test_import_whose_job_was_taken_away_is_failed(
+    conn: Connection, tenant: UUID, thing: UUID, end: str, left: int, begun: bool
+) -> None:
+    """Where the job stays, by the upkeep; where it goes, at once."""
     import_id = upload_many(conn, tenant, thing, 20)
     other = upload_many(conn, tenant, thing, 20)
     claimed = claim_one(conn, "bulk_import")
-    chunk(conn, claimed)
+    if begun:
+        chunk(conn, claimed)
     fail(conn, claimed)
     call(conn, end, job_id=claimed["id"])
-    assert value(conn, SETTLE) == 1
+    assert value(conn, SETTLE) == left
     assert (state(conn, import_id), state(conn, other)) == ("failed", "pending")
+    conn.execute("update mdm.aa_import set status = 'pending', completed_at = null where id = %s", (import_id,))
+    query = "select count(*) from mdm.aa_job where status = 'pending' and payload ->> 'import_id' = %s"
+    assert value(conn, query, str(import_id)) == 1, "a new pass"
+
+
+def test_import_that_is_done_or_another_tenants_is_left_alone_by_a_discard(
+    conn: Connection, tenant: UUID, thing: UUID
+) -> None:
+    import_id = upload_many(conn, tenant, thing, 1)
+    foreign = enqueue(conn, "bulk_import", {"import_id": str(import_id)}, tenant_id=make_tenant(conn, "two"))
+    call(conn, "discard_job", job_id=foreign)
+    assert state(conn, import_id) == "pending"
+    while not chunk(conn, claimed := claim_one(conn, "bulk_import"))[2]:
+        fail(conn, claimed)
+        make_due(conn, claimed["id"])
+    fail(conn, claimed)
+    call(conn, "discard_job", job_id=claimed["id"])
+    assert state(conn, import_id) == "done"
 
 
 def test_bound_login_settles_its_own_tenants_only(

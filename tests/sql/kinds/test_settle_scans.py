@@ -8,7 +8,21 @@ from uuid import UUID
 import pytest
 
 from attachments import attach, attachment
-from jobs import Connection, age, call, claim_one, enqueue, fail, make_due, make_tenant, recover, status, value
+from jobs import (
+    Connection,
+    age,
+    call,
+    claim_one,
+    enqueue,
+    fail,
+    make_due,
+    make_kind,
+    make_tenant,
+    recover,
+    refused,
+    status,
+    value,
+)
 
 Connect = Callable[..., Connection]
 SETTLE = "select mdm.settle_scans()"
@@ -85,3 +99,46 @@ def test_dead_job_of_another_tenant_or_another_thing_says_nothing(conn: Connecti
         enqueue(conn, "virus_scan", payload, tenant_id=make_tenant(conn, "two"))
         fail(conn, claim_one(conn, "virus_scan"), retryable=False)
     assert (value(conn, SETTLE), state(conn, attachment_id)) == (0, "pending")
+
+
+@pytest.mark.parametrize("how", ["discard_job", "discard_jobs", "purge_jobs"])
+def test_scan_that_is_deleted_is_failed_in_the_same_transaction_and_can_be_asked_for_again(
+    conn: Connection, tenant: UUID, how: str
+) -> None:
+    attachment_id = attach(conn, tenant, "a.txt", 3)
+    claimed = claim_one(conn, "virus_scan")
+    with conn.transaction():
+        if how == "discard_job":
+            fail(conn, claimed)
+            call(conn, how, job_id=claimed["id"])
+        else:
+            fail(conn, claimed, retryable=False)
+            make_kind(conn, "virus_scan", retention_dlq="0")
+            call(conn, how, **({"filter": {"all": True}, "dry_run": False} if how == "discard_jobs" else {}))
+        found = attachment(conn, attachment_id)
+        assert (status(conn, claimed["id"]), found["virus_scan_status"]) == ("gone", "failed")
+        assert "ended without a result" in found["virus_scan_result"]
+    conn.execute("update mdm.ddm_attachment set virus_scan_status = 'pending' where virus_scan_status = 'failed'")
+    assert claim_one(conn, "virus_scan")["payload"] == {"attachment_id": str(attachment_id)}
+
+
+def test_discard_leaves_an_attachment_alone_that_another_job_scans(conn: Connection, tenant: UUID) -> None:
+    attachment_id = attach(conn, tenant, "a.txt", 3)
+    second = enqueue(conn, "virus_scan", {"attachment_id": str(attachment_id)}, tenant_id=tenant)
+    call(conn, "discard_job", job_id=second)
+    assert state(conn, attachment_id) == "pending"
+
+
+def test_discard_gives_up_soon_where_somebody_holds_the_attachment(
+    conn: Connection, connect: Connect, tenant: UUID
+) -> None:
+    attachment_id = attach(conn, tenant, "a.txt", 3)
+    claimed = claim_one(conn, "virus_scan")
+    fail(conn, claimed)
+    holder = connect(autocommit=False)
+    holder.execute("update mdm.ddm_attachment set file_name = 'b'")
+    with refused("55P03"):
+        call(conn, "discard_job", job_id=claimed["id"])
+    holder.commit()
+    call(conn, "discard_job", job_id=claimed["id"])
+    assert state(conn, attachment_id) == "failed"

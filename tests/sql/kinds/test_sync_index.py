@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, LiteralString
 from uuid import UUID
 
+import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
 from entities import make_type
-from jobs import Connection, Row, call, claim_one, enqueue, fail, make_due, refused, rows, value
+from jobs import Connection, Row, call, claim_one, enqueue, fail, make_due, make_tenant, refused, rows, value
 
 Connect = Callable[..., Connection]
 KEYS = [
@@ -69,16 +70,34 @@ def indexes(conn: Connection) -> dict[str, bool]:
     )
 
 
+def fill(conn: Connection, type_id: UUID, key: str) -> None:
+    """Add entities, enough for the planner to want an index."""
+    conn.execute(
+        """insert into mdm.ddm_entity (tenant_id, entity_type_id, entity_key, attributes)
+           select %s, %s, n, jsonb_build_object(%s::text, n::text) from generate_series(1, 2000) n""",
+        (make_tenant(conn), type_id, key),
+    )
+
+
+def planned(conn: Connection, type_id: UUID, condition: LiteralString, *given: Any) -> str:
+    """Return the plan of a query for entities of the type, names without the quoting of EXPLAIN."""
+    query: LiteralString = "explain select from mdm.ddm_entity where entity_type_id = %s and " + condition
+    plan = "\n".join(row[0] for row in psycopg.ClientCursor(conn).execute(query, (type_id, *given)))
+    return plan.replace('""', '"')
+
+
 BUILD = ["create index concurrently", "analyze mdm.ddm_entity"]
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_sync_index_builds_once_whatever_the_key(own: Connection, key: str) -> None:
     thing = make_type(own, "thing", searchable=[key])
+    fill(own, thing, key)
     claimed = claimed_sync(own, thing, key)
     assert settle(own, claimed) == BUILD
     assert (attribute(own, key)["index_status"], list(indexes(own).values())) == ("active", [True])
     assert len(next(iter(indexes(own))).encode()) <= 63
+    assert next(iter(indexes(own))) in planned(own, thing, "attributes ->> %s = '7'", key)
     # the drift check knows its own index again
     assert steps(own, claimed) == []
 
@@ -93,7 +112,8 @@ def test_index_names_keep_apart_what_looks_the_same(own: Connection) -> None:
 
 @pytest.mark.parametrize("type_key", [*KEYS, "x" * 38, "x" * 39])
 def test_gin_index_whatever_the_type_key(own: Connection, type_key: str) -> None:
-    make_type(own, type_key)
+    thing = make_type(own, type_key)
+    fill(own, thing, type_key)
     own.execute("update mdm.ddm_entity_type set is_external_source_target = true")
     claimed = claim_one(own, "gin_backfill")
     assert settle(own, claimed) == BUILD
@@ -103,6 +123,7 @@ def test_gin_index_whatever_the_type_key(own: Connection, type_key: str) -> None
     assert (name == "ix_entity_attributes_gin_" + type_key) == (len(type_key.encode()) <= 38)
     [definition] = rows(own, "select pg_get_indexdef(format('mdm.%%I', %s::text)::regclass) as d", name)
     assert "USING gin (attributes jsonb_path_ops) WHERE (entity_type_id = '" in definition["d"]
+    assert name in planned(own, thing, "attributes @> %s", Jsonb({type_key: "7"}))
     own.execute("update mdm.ddm_entity_type set is_external_source_target = false")
     assert settle(own, claim_one(own, "gin_backfill")) == ["drop index concurrently"]
     assert (indexes(own), value(own, "select gin_index_status from mdm.ddm_entity_type")) == ({}, "none")
