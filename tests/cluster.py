@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -16,7 +18,6 @@ from typing import Any, LiteralString
 import psycopg
 import pytest
 from psycopg import sql
-from pytest_postgresql.janitor import DatabaseJanitor
 
 from jobrunner import devserver, schema
 from jobrunner.devserver import Server
@@ -81,14 +82,25 @@ def running_server(**options: str) -> Iterator[Server]:
 
 @contextmanager
 def database(pg_server: PgServer, template: str | None = None) -> Iterator[str]:
-    """A database of one's own, as a URI; dropped at the end whoever is still connected."""
+    """A database of one's own, as a URI; dropped at the end whoever is still connected.
+
+    Copied as files, which is quicker where nothing waits for a disk. Its sessions are ended before the drop, which
+    looks every 100 ms only.
+    """
     name = f"mdm_{next(_numbers)}"
-    janitor = DatabaseJanitor(
-        user=pg_server.user, host=pg_server.host, port=pg_server.port, dbname=name, template_dbname=template
-    )
-    with janitor:
+    made, source = sql.Identifier(name), sql.Identifier(template or "template1")
+    with psycopg.connect(pg_server.dsn("postgres"), autocommit=True) as admin:
+        if template is not None:
+            end_sessions(admin, template)
+        admin.execute(sql.SQL("create database {} template {} strategy file_copy").format(made, source))
+    try:
         yield pg_server.dsn(name)
         sql_coverage.add(pg_server.dsn(name))
+    finally:
+        with psycopg.connect(pg_server.dsn("postgres"), autocommit=True) as admin:
+            admin.execute(sql.SQL("alter database {} allow_connections false").format(made))
+            end_sessions(admin, name)
+            admin.execute(sql.SQL("drop database {} with (force)").format(made))
 
 
 def make_logins(conn: psycopg.Connection[Any]) -> None:
@@ -107,15 +119,17 @@ TABLES: LiteralString = """
 """
 
 
-def end_sessions(conn: psycopg.Connection[Any], seconds: float = 5.0) -> None:
-    """End all other sessions of the database and wait until they are gone.
+def end_sessions(conn: psycopg.Connection[Any], name: str | None = None, seconds: float = 30.0) -> None:
+    """End all other sessions of a database, by default this one, and wait until they are gone.
 
     Not by the timeout of pg_terminate_backend: the server looks every 100 ms only, which is longer than most tests.
     """
     deadline = monotonic() + seconds
     while conn.execute(
         "select pg_terminate_backend(pid) from pg_stat_activity"
-        " where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'"
+        " where datname = coalesce(%s, current_database()) and pid <> pg_backend_pid()"
+        " and backend_type = 'client backend'",
+        (name,),
     ).fetchall():
         assert monotonic() < deadline, "a session of an earlier test does not end"
         sleep(0.001)
@@ -137,6 +151,17 @@ def seed(conn: psycopg.Connection[Any]) -> None:
     """Apply the seed again, as the roles that own the tables."""
     for path in schema.listed_files("once.sql", "seed"):
         conn.execute((ROOT / "sql" / path).read_bytes())
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on, for a program that binds it in a moment.
+
+    Below those that the kernel gives to whoever connects, so that no connection takes it meanwhile.
+    """
+    while True:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", random.randrange(10_000, 30_000)))
+            return int(probe.getsockname()[1])
 
 
 def missing(name: str, reason: str) -> None:

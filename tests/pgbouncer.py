@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psycopg
 
-from cluster import ROLES, missing
+from cluster import ROLES, free_port, missing
 from jobrunner.devbinaries import own, server_user
 from jobrunner.devserver import Server
 from runnerkit import eventually
@@ -46,8 +46,7 @@ def program() -> str:
 def pgbouncer(server: Server, servers: int = 4) -> Iterator[int]:
     """Run it with so many connections to each database; gives its port. It refuses root, as the server does."""
     path = program()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with tempfile.TemporaryDirectory(prefix="pgb-") as name:
         directory = Path(name)
         logins = [server.superuser, *(f"test_{role}" for role in ROLES)]
@@ -69,14 +68,15 @@ def pgbouncer(server: Server, servers: int = 4) -> Iterator[int]:
             [path, "-q", str(directory / "ini")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **drop
         )
         try:
-            eventually(lambda: _answers(port))
+            eventually(lambda: _answers(process, port))
             yield port
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(30)
 
 
-def _answers(port: int) -> bool:
+def _answers(process: subprocess.Popen[bytes], port: int) -> bool:
+    assert process.poll() is None, f"pgbouncer has ended with {process.returncode}"
     with socket.socket() as peer:
         return peer.connect_ex(("127.0.0.1", port)) == 0
 

@@ -13,14 +13,9 @@ from typing import Any, BinaryIO
 
 from aiosmtpd.controller import Controller
 
+from cluster import free_port
+
 Answer = Callable[[str], str | None]
-
-
-def free_port() -> int:
-    """A port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Postbox:

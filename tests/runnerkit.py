@@ -28,8 +28,11 @@ TESTS = Path(__file__).parent
 PATH = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
-def eventually(condition: Callable[[], Any], seconds: float = 15, every: float = 0.02) -> Any:
-    """Wait until the condition gives something true, and return that; fail after so many seconds."""
+def eventually(condition: Callable[[], Any], seconds: float = 30, every: float = 0.02) -> Any:
+    """Wait until the condition gives something true, and return that; fail after so many seconds.
+
+    A longer limit costs nothing where the condition comes true: a short one fails on a busy machine.
+    """
     deadline = monotonic() + seconds
     while not (found := condition()):
         assert monotonic() < deadline, f"not within {seconds} s: {condition}"
@@ -69,7 +72,7 @@ class Serving:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self, seconds: float = 10) -> None:
+    def stop(self, seconds: float = 30) -> None:
         """Ask it to end, as one SIGTERM does, and wait for the end."""
         self.signals.count += 1
         self._thread.join(seconds)
@@ -127,14 +130,14 @@ class Command:
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
-    def end(self, seconds: float = 30) -> int:
+    def end(self, seconds: float = 60) -> int:
         """Wait for the end, and return the exit code."""
         return self.process.wait(seconds)
 
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(30)
         self._out.close()
         self._err.close()
 
@@ -156,7 +159,7 @@ def jobrunner(dsn: str, *arguments: str, **environ: str) -> Iterator[Command]:
         command.close()
 
 
-def run(dsn: str, *arguments: str, seconds: float = 60, **environ: str) -> tuple[int, str, str]:
+def run(dsn: str, *arguments: str, seconds: float = 120, **environ: str) -> tuple[int, str, str]:
     """Run a `jobrunner` command to its end: exit code, stdout, stderr."""
     with jobrunner(dsn, *arguments, **environ) as command:
         return command.end(seconds), command.out, command.log

@@ -1,4 +1,4 @@
-"""bin/run in a copy of the tree, as a newcomer has it: first run, second run, --keep."""
+"""bin/run in a copy of the tree, as a newcomer has it: first run, second run with --keep."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cluster import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.one_leg("15")]
 FIRST_SECONDS = 300
-SECOND_SECONDS = 60
+SECOND_SECONDS = 120
 NOT_COPIED = (".git", ".venv*", ".dev", ".*_cache", ".hypothesis", "__pycache__", "dist", "build", "*.egg-info")
 
 
@@ -46,7 +46,7 @@ def server_is_up(tree: Path) -> bool:
     return call(tree, "bin/dev-db", "url").returncode == 0
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
     deadline = monotonic() + seconds
     while not condition():
         assert monotonic() < deadline, "it did not happen in time"
@@ -71,15 +71,12 @@ def test_run_shows_the_whole_twice_and_keeps_up_when_told(tree: Path) -> None:
     assert not server_is_up(tree)
 
     began = monotonic()
-    second = call(tree, "bin/run")
+    second = call(tree, "bin/run", "--keep")
     assert second.returncode == 0, second.stdout + second.stderr
     assert monotonic() - began < SECOND_SECONDS
     assert "all there already" in second.stdout
     assert sums(second.stdout)[:2] == [registered, registered]
-
-    kept = call(tree, "bin/run", "--keep")
-    assert kept.returncode == 0, kept.stdout + kept.stderr
-    look_around(tree, kept.stdout)
+    look_around(tree, second.stdout)
 
 
 def look_around(tree: Path, said: str) -> None:

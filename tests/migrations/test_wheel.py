@@ -25,8 +25,8 @@ def test_wheel_in_a_clean_environment_migrates_from_the_root_directory(tmp_path:
     pip = ["-m", "pip", "--disable-pip-version-check", "--quiet", "--quiet"]
     run(sys.executable, *pip, "wheel", "--no-deps", "--wheel-dir", tmp_path, ROOT)
     (wheel,) = tmp_path.glob("mdm_jobs-*.whl")
-    run(sys.executable, "-m", "venv", tmp_path / "venv")
-    run(tmp_path / "venv" / "bin" / "python", *pip, "install", wheel)
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv")
+    run(sys.executable, *pip, "--python", tmp_path / "venv" / "bin" / "python", "install", wheel)
     jobrunner = tmp_path / "venv" / "bin" / "jobrunner"
     run(jobrunner, "migrate", "--dsn", empty_dsn)
     run(jobrunner, "migrate", "--dsn", empty_dsn)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
 import subprocess
 import urllib.parse
 import urllib.request
@@ -17,7 +16,7 @@ from typing import Any
 import prometheus_client
 import pytest
 
-from cluster import ROOT, missing
+from cluster import ROOT, free_port, missing
 from jobrunner.db.connect import Target
 from jobrunner.exporter import gauges, make_registry
 from jobrunner.metrics import PrometheusMeter
@@ -44,7 +43,7 @@ def tool(name: str) -> str:
 def promtool(*arguments: str, cwd: Path, text: str = "") -> None:
     """Run promtool; what it finds fault with fails the test."""
     done = subprocess.run(
-        [tool("promtool"), *arguments], cwd=cwd, input=text, capture_output=True, text=True, timeout=60, check=False
+        [tool("promtool"), *arguments], cwd=cwd, input=text, capture_output=True, text=True, timeout=180, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
@@ -106,11 +105,6 @@ def test_every_rule_has_a_unit_test_that_it_fires_in() -> None:
     assert set(alerts) == set(fired)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 @contextmanager
 def prometheus(directory: Path, target: int) -> Iterator[int]:
     """A Prometheus that scrapes 127.0.0.1:target each second and knows our rules; gives its port."""
@@ -132,7 +126,7 @@ def prometheus(directory: Path, target: int) -> Iterator[int]:
         yield port
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
 
 
 def asked(port: int, query: str) -> list[dict[str, Any]]:

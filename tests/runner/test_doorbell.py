@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from time import monotonic
-from typing import Any
+from typing import Any, LiteralString
 
 import pytest
 
+from jobrunner import doorbell
 from jobrunner.bell import Bell
 from jobrunner.db.connect import Target
 from jobs import Connection, enqueue, make_kind, statuses, value
@@ -27,18 +28,38 @@ def idle(served: Any, slots: int = 1) -> None:
     eventually(lambda: served.pool._doorbell._pause >= 1.0)
 
 
+LISTENS: LiteralString = """
+    select pid from pg_stat_activity
+    where application_name = 'jobrunner doorbell' and query = 'listen mdm_jobs' and state = 'idle'
+"""
+
+
+@pytest.fixture
+def never_polling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idle pool does not poll: what wakes it is a NOTIFY."""
+    for name in ("FIRST_POLL_SECONDS", "LONGEST_POLL_SECONDS"):
+        monkeypatch.setattr(doorbell, name, 600.0)
+
+
+def listening(conn: Connection, served: Any) -> None:
+    """Wait until the slot sleeps and a NOTIFY is wanted and would be heard."""
+    eventually(lambda: served.pool._shared.bell.idle == 1)
+    eventually(lambda: value(conn, "select bool_or(hungry) from mdm.aa_job_runner"))
+    eventually(lambda: conn.execute(LISTENS).fetchall())
+
+
+@pytest.mark.usefixtures("never_polling")
 def test_doorbell_notify_wakes_an_idle_slot_at_once(conn: Connection, dsn: str) -> None:
     started: list[float] = []
     with serving(dsn, {KIND: lambda job, ctx: started.append(monotonic())}) as served:
-        eventually(lambda: value(conn, "select bool_or(hungry) from mdm.aa_job_runner"))
         waits = []
         for number in range(3):
-            idle(served)
+            listening(conn, served)
             before = monotonic()
             enqueue(conn, KIND)
             eventually(lambda number=number: len(started) > number, every=0.001)
             waits.append(started[-1] - before)
-    assert sorted(waits)[1] < 0.2, f"polling alone takes half a second on average: {waits}"
+    assert min(waits) < 1, waits
 
 
 @pytest.mark.parametrize("listen", [None, "postgresql://nobody@/none?host=/nowhere"])
@@ -47,7 +68,7 @@ def test_b59_doorbell_polls_where_nothing_can_be_heard(conn: Connection, dsn: st
         idle(served)
         for _ in range(10):
             enqueue(conn, KIND)
-        eventually(lambda: statuses(conn) == {"done": 10}, seconds=2)
+        eventually(lambda: statuses(conn) == {"done": 10})
 
 
 def test_b59_doorbell_finds_a_retry_that_falls_due(conn: Connection, dsn: str) -> None:
@@ -61,29 +82,26 @@ def test_b59_doorbell_finds_a_retry_that_falls_due(conn: Connection, dsn: str) -
 
     enqueue(conn, KIND)
     with serving(dsn, {KIND: handler}):
-        eventually(lambda: statuses(conn) == {"done": 1}, seconds=4)
+        eventually(lambda: statuses(conn) == {"done": 1})
     assert ran == [1, 2]
 
 
+@pytest.mark.usefixtures("never_polling")
 def test_b59_doorbell_listens_again_after_its_connection_was_lost(conn: Connection, dsn: str) -> None:
     started: list[float] = []
-    query = (
-        "select pid from pg_stat_activity where application_name = 'jobrunner doorbell' and query = 'listen mdm_jobs'"
-    )
     with serving(dsn, {KIND: lambda job, ctx: started.append(monotonic())}) as served:
-        [first] = eventually(lambda: conn.execute(query).fetchall())
-        conn.execute("select pg_terminate_backend(%s, 5000)", first)
-        eventually(lambda: [pid for (pid,) in conn.execute(query) if pid != first[0]])
-        idle(served)
-        before = monotonic()
+        [first] = eventually(lambda: conn.execute(LISTENS).fetchall())
+        conn.execute("select pg_terminate_backend(%s)", first)
+        # it tries again after a moment, when a poll is due or a slot becomes idle
+        eventually(lambda: served.pool._idle.wake() or conn.execute(LISTENS).fetchall() not in ([], [first]))
+        listening(conn, served)
         enqueue(conn, KIND)
-        eventually(lambda: started, every=0.001)
-    assert started[0] - before < 0.2
+        eventually(lambda: started)
 
 
 def test_doorbell_wakes_as_many_slots_as_there_is_work(conn: Connection, dsn: str) -> None:
     together = threading.Barrier(4)
-    with serving(dsn, {KIND: lambda job, ctx: together.wait(5) and None}, concurrency=4) as served:
+    with serving(dsn, {KIND: lambda job, ctx: together.wait(30) and None}, concurrency=4) as served:
         idle(served, 4)
         for _ in range(4):
             enqueue(conn, KIND)
@@ -98,7 +116,7 @@ def test_doorbell_finds_what_lies_below_the_floors(conn: Connection, dsn: str) -
         eventually(lambda: statuses(conn) == {"done": 1})
         enqueue(conn, KIND, priority=7)
         enqueue(conn, KIND, available_at="2001-01-01")
-        eventually(lambda: statuses(conn) == {"done": 3}, seconds=3)
+        eventually(lambda: statuses(conn) == {"done": 3})
 
 
 def sleeping(bell: Bell, count: int) -> list[threading.Thread]:
@@ -118,7 +136,7 @@ def test_bell_ring_wakes_one() -> None:
     assert (bell.idle, bell.all_idle) == (2, False)
     bell.stop()
     for thread in threads:
-        thread.join(5)
+        thread.join(30)
 
 
 def test_bell_rung_while_nobody_sleeps_lets_the_next_one_look_again() -> None:
@@ -128,7 +146,7 @@ def test_bell_rung_while_nobody_sleeps_lets_the_next_one_look_again() -> None:
     bell.wait(after_work=True)  # at once
     [thread] = sleeping(bell, 1)
     bell.stop()
-    thread.join(5)
+    thread.join(30)
 
 
 def test_bell_is_passed_on_to_sleepers_only() -> None:
@@ -137,7 +155,7 @@ def test_bell_is_passed_on_to_sleepers_only() -> None:
     [thread] = sleeping(bell, 1)
     assert thread.is_alive()
     bell.pass_on()
-    thread.join(5)
+    thread.join(30)
     assert not thread.is_alive()
 
 

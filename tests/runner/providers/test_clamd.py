@@ -14,9 +14,11 @@ from time import monotonic
 import pytest
 
 from attachments import MARKER, STREAM_BYTES, running_clamd, stub, take
+from cluster import free_port
 from jobrunner.errors import UsageError
 from jobrunner.providers.clamd import Clamd, ClamdSettings
 from jobrunner.providers.scanner import ScannerUnavailable, ScanRefused
+from runnerkit import eventually
 
 SECONDS = 0.3
 
@@ -88,9 +90,7 @@ def test_b116_beyond_clamds_other_limits_is_refused_with_alert_exceeds_max() -> 
 
 
 def test_clamd_over_tcp() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with running_clamd(TCPSocket=str(port), TCPAddr="127.0.0.1"):
         assert scan(("127.0.0.1", port), MARKER) == "Test.Marker.UNOFFICIAL"
 
@@ -169,7 +169,7 @@ def test_b77_stalled_server_ends_within_its_limit(stage: str) -> None:
     began = monotonic()
     with stub(serve) as address, pytest.raises(ScannerUnavailable, match="no progress in time"):
         scan(address, b"x" * (50_000_000 if stage == "takes nothing" else 50_000), stage_seconds=2 * SECONDS)
-    assert monotonic() - began < 5 * SECONDS + 5
+    assert monotonic() - began < 5 * SECONDS + 15
 
 
 def test_b77_connect_without_an_answer_ends_within_its_limit() -> None:
@@ -182,7 +182,7 @@ def test_b77_connect_without_an_answer_ends_within_its_limit() -> None:
         began = monotonic()
         with pytest.raises(ScannerUnavailable, match="connect"):
             scan(listener.getsockname(), b"x")
-        assert monotonic() - began < SECONDS + 5
+        assert monotonic() - began < SECONDS + 15
     finally:
         for one in (*fillers, listener):
             one.close()
@@ -202,9 +202,7 @@ def test_error_of_the_content_gets_out_and_ends_the_stream_unfinished() -> None:
     with stub(serve) as address:
         with pytest.raises(LookupError):
             Clamd(ClamdSettings(address)).scan(pieces(), 2)
-        deadline = monotonic() + 5
-        while not ended and monotonic() < deadline:
-            Event().wait(0.01)
+        eventually(lambda: ended)
     assert ended == [False], "clamd was not told that this was the whole content"
 
 
