@@ -30,13 +30,18 @@ begin
     if v_super then
       continue;
     end if;
-    if current_setting('server_version_num')::int < 160000 then
-      if not pg_has_role(current_user, v_role, 'member') then
-        execute format('grant %I to %I', v_role, current_user);
+    begin
+      if current_setting('server_version_num')::int < 160000 then
+        if not pg_has_role(current_user, v_role, 'member') then
+          execute format('grant %I to %I', v_role, current_user);
+        end if;
+      elsif not pg_has_role(current_user, v_role, 'set') or not pg_has_role(current_user, v_role, 'usage') then
+        execute format('grant %I to %I with inherit true, set true', v_role, current_user);
       end if;
-    elsif not pg_has_role(current_user, v_role, 'set') or not pg_has_role(current_user, v_role, 'usage') then
-      execute format('grant %I to %I with inherit true, set true', v_role, current_user);
-    end if;
+    exception
+      -- another database's installer was quicker
+      when unique_violation then null;
+    end;
   end loop;
 exception
   when insufficient_privilege then
@@ -53,6 +58,8 @@ begin
     grant mdm_platform to mdm_indexer;
   end if;
 exception
+  -- another database's installer was quicker
+  when unique_violation then null;
   when insufficient_privilege then
     raise warning 'mdm_indexer is not a member of mdm_platform'
       using hint = 'Have an administrator run: grant mdm_platform to mdm_indexer;';

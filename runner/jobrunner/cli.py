@@ -118,6 +118,7 @@ def run(
 ) -> None:
     """Run jobs: claim them from the database, run their handlers, end them. SIGTERM and SIGINT end it in good order."""
     if context.invoked_subcommand is not None:
+        _refuse_options_before(context.invoked_subcommand, context)
         return
     mode = _mode(drain=drain, drain_all=drain_all, once=once)
     logs.setup(log_format.value, _level(log_level, mode))
@@ -187,6 +188,15 @@ def execute(arguments: list[str]) -> int:
 def _complain(message: str, code: int) -> int:
     print(f"jobrunner: {' '.join(message.split())}", file=sys.stderr)
     return code
+
+
+def _refuse_options_before(subcommand: str, context: typer.Context) -> None:
+    """Raise UsageError for an option of the pool: a subcommand would do without it, perhaps on another database."""
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} before {subcommand} has no effect: write the options of {subcommand} behind it")
 
 
 def _target(given: Target) -> Target:

@@ -31,6 +31,7 @@ INT_MAX: Final = 2**31 - 1
 PAYLOAD_BYTES: Final = 32 << 20  # of text; the database's own limit is on the stored form
 REMEDIES: Final = {
     "22P05": "take \\u0000 out of the payload: jsonb cannot hold it",
+    "22P02": "correct the value; in JSON, \\ud800 to \\udfff stand in pairs only",
     "22003": "use a smaller number",
     "42501": "have an administrator grant a role such as mdm_worker, mdm_producer, mdm_admin or mdm_monitor",
     "25006": "connect to the primary: this server is read-only",

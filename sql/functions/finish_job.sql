@@ -11,14 +11,16 @@ set plan_cache_mode = force_generic_plan
 set jit = off
 as $$
 declare
-  v_job record;
+  v_status mdm.aa_job.status%type;
 begin
-  select j.status, j.lease_no
-  into v_job
+  -- a lost lease waits for nobody (_lock_leased says why)
+  select j.status
+  into v_status
   from mdm.aa_job j
   where j.id = p_job_id
+    and j.lease_no = p_lease_no
   for no key update;
-  if not found or v_job.status <> 'running' or v_job.lease_no is distinct from p_lease_no then
+  if not found or v_status <> 'running' then
     perform mdm._raise_lease_lost(p_job_id, p_lease_no);
   end if;
 

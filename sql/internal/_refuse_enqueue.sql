@@ -47,7 +47,7 @@ begin
       'The login is bound to tenants by mdm.aa_principal_tenant.', 'Pass one of its tenants as p_tenant_id, or use another login.');
   elsif octet_length(p_idempotency_key) not between 1 and 255 then
     perform mdm._raise('MJ005', format('idempotency key of %s bytes%s', octet_length(p_idempotency_key), p_where),
-      'A key has 1 to 255 bytes.', 'Use a shorter key, for instance a hash; for no key pass NULL.');
+      'A key has 1 to 255 bytes.', 'Instead of a long key use its hash; for no key pass NULL.');
   elsif p_on_conflict not in ('ignore', 'update') then
     perform mdm._raise('MJ005', format('on_conflict is %L%s', p_on_conflict, p_where),
       null, 'Use ignore or update (S10.1).');

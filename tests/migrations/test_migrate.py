@@ -17,6 +17,8 @@ from cluster import ROOT, PgServer, database, missing
 from jobrunner import schema
 from jobrunner.devserver import Server
 from jobrunner.errors import SchemaError
+from jobrunner.sqlfiles import text_of
+from races.sessions import background, sqlstate, wait_until_blocked
 
 MIGRATE = "import sys; from jobrunner.schema import migrate; migrate(sys.argv[1])"
 # Stops in the middle of the step `tables`, in its transaction, and says so.
@@ -234,6 +236,26 @@ def test_b64_plain_owner_migrates_installs_and_works(own_server: Server) -> None
         claimed = conn.execute("select id, lease_no from mdm.claim_job('h/1/u', array['reindex'])").fetchall()
         conn.execute("select mdm.finish_job(%s, %s)", claimed[0])
         assert conn.execute("select status::text from mdm.get_job(%s)", claimed[0][:1]).fetchone() == ("done",)
+
+
+def test_installers_of_two_databases_grant_the_same_role_at_once(own_server: Server) -> None:
+    """Roles belong to the cluster: what the other database's installer has granted meanwhile is no error."""
+    roles = text_of("roles.sql")
+    first, second = (psycopg.connect(plain_owner(own_server, name), autocommit=True) for name in ("one", "two"))
+    with first, second, psycopg.connect(own_server.dsn(), autocommit=True) as observer:
+        for conn in (first, second):
+            conn.execute("create schema mdm")
+        first.execute(roles.encode())
+        first.execute("revoke mdm_platform from mdm_indexer")
+        first.execute("revoke mdm_owner, mdm_platform from plain")
+        with first.transaction():
+            first.execute(roles.encode())
+            call = background(second.execute, roles.encode())
+            wait_until_blocked(observer, second, call)
+        assert sqlstate(call) is None
+        for role in ("mdm_owner", "mdm_platform"):
+            assert second.execute("select pg_has_role(%s, 'usage')", (role,)).fetchone() == (True,)
+        assert observer.execute("select pg_has_role('mdm_indexer', 'mdm_platform', 'usage')").fetchone() == (True,)
 
 
 def test_b64_second_installer_needs_one_grant_where_roles_have_an_admin(own_server: Server) -> None:

@@ -8,7 +8,25 @@ from typing import Any
 import pytest
 from psycopg.types.json import Jsonb
 
-from jobs import KIND, age, call, claim, enqueue, finish, ids, job, recover, rows, statuses
+from jobs import (
+    KIND,
+    Row,
+    age,
+    call,
+    claim,
+    claim_one,
+    enqueue,
+    fail,
+    finish,
+    ids,
+    job,
+    recover,
+    refused,
+    release,
+    rows,
+    status,
+    statuses,
+)
 from races.sessions import Connection, background, result, results, together, wait_until_blocked
 
 Session = Callable[..., Connection]
@@ -147,3 +165,19 @@ def test_plural_end_of_a_zombie_does_not_wait_for_a_producer(conn: Connection, s
         assert call(zombie, function, job_ids=ids(batch), lease_nos=[row["lease_no"] for row in batch]) == []
         call(producer, "enqueue_jobs", jobs=keyed("b", on_conflict="update"))
     assert ids(rows(conn, "select id from mdm.aa_job where status = 'pending' order by id")) == [first, second]
+
+
+@pytest.mark.parametrize("end", [finish, fail, release])
+def test_end_of_a_zombie_does_not_wait_for_a_producer(
+    conn: Connection, session: Session, end: Callable[[Connection, Row], Any]
+) -> None:
+    job_id = enqueue(conn, idempotency_key="k")
+    claimed = claim_one(conn)
+    age(conn, job_id)
+    recover(conn)
+    producer, zombie = session(), session(patient=False)
+    with producer.transaction():
+        call(producer, "enqueue_jobs", jobs=keyed("k", on_conflict="update"))
+        with refused("MJ001", detail="recovered"):
+            end(zombie, claimed)
+    assert status(conn, job_id) == "pending"

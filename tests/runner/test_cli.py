@@ -83,7 +83,7 @@ def test_cli_enqueue_reads_the_payload_from_a_file(conn: Connection, dsn: str, t
         (("reindex", "--payload", '{"a": NaN}'), 2, "NaN is no JSON number"),
         (("reindex", "--payload", '{"a": ' + "[" * 30_000 + "]" * 30_000 + "}"), 2, "make it flatter"),
         (("reindex", "--payload", '{"a": "\\u0000"}'), 1, "[22P05]: take \\u0000 out"),
-        (("reindex", "--payload", '{"a": "\\ud800"}'), 1, "[22P02]"),
+        (("reindex", "--payload", '{"a": "\\ud800"}'), 1, "[22P02]: correct the value"),
         (("reindex", "--payload", '{"a": 1e200000}'), 1, "[22003]: use a smaller number"),
         (("reindex", "--payload", "@/nowhere"), 2, "name a readable file"),
         (("reindex", "--at", "2031-01-31T12:00:00"), 2, "write 2031-01-31T12:00:00+00:00"),
@@ -230,6 +230,23 @@ def test_cli_refuses_a_handler_that_is_no_plain_function(
     module.HANDLERS = {"reindex": handler}  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "mine", module)
     assert "must be a plain function of (job, ctx)" in refused(dsn, 2, "--handlers", "mine")
+
+
+@pytest.mark.parametrize(
+    ("options", "subcommand"),
+    [
+        (("--dsn", "host=/nowhere"), ("status",)),
+        (("--dsn=x",), ("dlq", "list")),
+        (("--drain",), ("enqueue", "reindex")),
+    ],
+    ids=lambda words: " ".join(words),
+)
+def test_cli_refuses_options_before_a_subcommand(
+    refused: Refused, conn: Connection, dsn: str, options: tuple[str, ...], subcommand: tuple[str, ...]
+) -> None:
+    line = refused(dsn, 2, *options, *subcommand)
+    assert f"{options[0].partition('=')[0]} before {subcommand[0]} has no effect" in line
+    assert value(conn, "select count(*) from mdm.aa_job") == 0
 
 
 def test_cli_finds_handlers_of_other_packages(conn: Connection, dsn: str, tmp_path: Path) -> None:
