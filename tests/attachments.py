@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,12 +10,9 @@ from threading import Event, Thread
 from uuid import UUID
 
 from cluster import missing
+from jobrunner.demo import clamd
 from jobs import Connection, Row, rows, value
-from runnerkit import eventually
 
-MARKER = b"THIS-IS-OUR-TEST-MARKER"  # what the signature database knows
-SIGNATURE = f"Test.Marker:0:*:{MARKER.hex()}\n"
-STREAM_BYTES = 1 << 20  # StreamMaxLength
 Serve = Callable[[socket.socket, Event], None]
 
 
@@ -42,47 +36,15 @@ def attachment(conn: Connection, attachment_id: UUID) -> Row:
     return found
 
 
-def find_clamd() -> str:
-    """Return the program; skips the test without it, or fails it where MDM_REQUIRE names clamd."""
-    program = shutil.which("clamd") or shutil.which("clamd", path="/usr/sbin:/usr/local/sbin")
+@contextmanager
+def running_clamd(**settings: str) -> Iterator[Path]:
+    """A clamd with the signature of MARKER; without clamd the test is skipped, or fails where MDM_REQUIRE names it."""
+    program = clamd.find_clamd()
     if program is None:
         missing("clamd", "it is not installed (Debian: apt-get install --no-install-recommends clamav-daemon)")
     assert program is not None
-    return program
-
-
-@contextmanager
-def running_clamd(**settings: str) -> Iterator[Path]:
-    """A clamd of one's own, with one signature and no download; gives its socket."""
-    program = find_clamd()
-    base = Path(tempfile.mkdtemp(prefix="mdm-clamd-"))
-    (base / "db").mkdir()
-    (base / "db" / "test.ndb").write_text(SIGNATURE)
-    lines = {
-        "Foreground": "yes",
-        "DatabaseDirectory": str(base / "db"),
-        "LocalSocket": str(base / "socket"),
-        "LogFile": str(base / "log"),
-        "TemporaryDirectory": str(base),
-        "StreamMaxLength": str(STREAM_BYTES),
-        "MaxThreads": "4",
-        **settings,
-    }
-    (base / "conf").write_text("".join(f"{name} {value}\n" for name, value in lines.items()))
-    with (base / "out").open("wb") as out:
-        process = subprocess.Popen([program, "-c", str(base / "conf")], stdout=out, stderr=out, cwd=base)
-    try:
-        eventually(lambda: _up(process, base), seconds=30)
-        yield base / "socket"
-    finally:
-        process.terminate()
-        process.wait(20)
-        shutil.rmtree(base)
-
-
-def _up(process: subprocess.Popen[bytes], base: Path) -> bool:
-    assert process.poll() is None, (base / "out").read_text()
-    return (base / "socket").exists()
+    with clamd.running_clamd(program, **settings) as path:
+        yield path
 
 
 @contextmanager

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
-import socket
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -151,17 +149,6 @@ def seed(conn: psycopg.Connection[Any]) -> None:
     """Apply the seed again, as the roles that own the tables."""
     for path in schema.listed_files("once.sql", "seed"):
         conn.execute((ROOT / "sql" / path).read_bytes())
-
-
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on, for a program that binds it in a moment.
-
-    Below those that the kernel gives to whoever connects, so that no connection takes it meanwhile.
-    """
-    while True:
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", random.randrange(10_000, 30_000)))
-            return int(probe.getsockname()[1])
 
 
 def missing(name: str, reason: str) -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from hooks import SECRET
+from jobrunner.demo.hooks import SECRET
 from jobs import Connection, Row, call, rows, value
 
 

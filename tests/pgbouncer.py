@@ -12,7 +12,8 @@ from pathlib import Path
 
 import psycopg
 
-from cluster import ROLES, free_port, missing
+from cluster import ROLES, missing
+from jobrunner.demo.ports import free_port
 from jobrunner.devbinaries import own, server_user
 from jobrunner.devserver import Server
 from runnerkit import eventually

@@ -93,7 +93,7 @@ def look_around(tree: Path, said: str) -> None:
     wait_for(lambda: not Path(f"/proc/{pid}").exists() or Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z")
 
 
-@pytest.mark.parametrize("arguments", [["--bogus"], ["--keep", "x"], ["x"], [""]])
+@pytest.mark.parametrize("arguments", [["--bogus"], ["--all", "--keep", "x"], ["x"], [""]])
 def test_run_refuses_an_unknown_option_in_one_line(arguments: list[str]) -> None:
     refused = call(ROOT, "bin/run", *arguments)
     assert refused.returncode == 2
@@ -104,4 +104,4 @@ def test_run_refuses_an_unknown_option_in_one_line(arguments: list[str]) -> None
 def test_run_helps() -> None:
     helped = call(ROOT, "bin/run", "--help")
     assert helped.returncode == 0
-    assert "--keep" in helped.stdout
+    assert "usage: bin/run [--all] [--keep]" in helped.stdout

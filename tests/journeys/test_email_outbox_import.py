@@ -10,10 +10,10 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from entities import make_type
-from hooks import Hooks, answer, hooks
+from jobrunner.demo.hooks import Hooks, answer, hooks
+from jobrunner.demo.postbox import Postbox, postbox
 from jobs import Connection, age, call, job, make_due, make_tenant, recover, rows, status, value, violations
 from outbox import endpoint, make_endpoint, make_event, make_events, states, undispatched
-from postbox import Postbox, postbox
 from runnerkit import KILL, TERM, Command, eventually, jobrunner
 from uploads import entities, the_import, upload_many
 

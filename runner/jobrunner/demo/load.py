@@ -65,11 +65,11 @@ def register(conn: psycopg.Connection[Any]) -> None:
         )
 
 
-def ensure_worker_role(conn: psycopg.Connection[Any]) -> None:
-    """Make the login that the runner of the demo uses: a member of mdm_worker and nothing more."""
-    found = conn.execute("select from pg_catalog.pg_roles where rolname = %s", [WORKER_ROLE]).fetchone()
+def ensure_login(conn: psycopg.Connection[Any], name: str, role: str) -> None:
+    """Make a login for the runner of the demo: a member of this role and nothing more."""
+    found = conn.execute("select from pg_catalog.pg_roles where rolname = %s", [name]).fetchone()
     if found is None:
-        conn.execute(sql.SQL("create role {} login in role mdm_worker").format(sql.Identifier(WORKER_ROLE)))
+        conn.execute(sql.SQL("create role {} login in role {}").format(sql.Identifier(name), sql.Identifier(role)))
 
 
 def load(conn: psycopg.Connection[Any], entities: Iterable[Entity]) -> Loaded:

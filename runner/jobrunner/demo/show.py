@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from jobrunner.demo.load import Change, Loaded
 from jobrunner.demo.result import AuditRow, Hit, Scope
+from jobrunner.demo.world import Check, Jobs
 
 LABEL_WIDTH = 9
+NO_JOBS = Jobs(0, "none", False, 0.0)
 
 
 def step(label: str, text: str) -> None:
@@ -75,6 +77,31 @@ def waiting(kinds: Iterable[tuple[str, int]]) -> None:
             f"\nalso     {count:,} {job_kind} jobs were enqueued by the same changes and wait: the runner above takes"
             f"\n         reindex only (docs/reference/kinds.md says what a runner of {job_kind} needs)"
         )
+
+
+def kinds(jobs: Mapping[str, Jobs], checks: Mapping[str, Sequence[Check]]) -> None:
+    """Print what became of each kind, and what the world says of it."""
+    lines = []
+    for kind, found in checks.items():
+        its = jobs.get(kind, NO_JOBS)
+        cells = (kind, str(its.number), its.outcome, f"{its.seconds:.2f}")
+        lines += [(*(cells if check is found[0] else ("", "", "", "")), check.text) for check in found]
+    table(("kind", "jobs", "outcome", "seconds", "in the world"), lines, numbers=(1, 3))
+
+
+def dead(jobs: Iterable[tuple[int, str, str]]) -> None:
+    """Print what waits for an operator."""
+    for job_id, job_kind, error in jobs:
+        print(f"\ndlq      job {job_id}, {job_kind}: {error}")
+
+
+def wrong(jobs: Mapping[str, Jobs], checks: Mapping[str, Sequence[Check]]) -> int:
+    """Print what is not as it should be, and return how much that is."""
+    bad = [(kind, check.text) for kind, found in checks.items() for check in found if not check.good]
+    bad += [(kind, jobs.get(kind, NO_JOBS).outcome) for kind in checks if not jobs.get(kind, NO_JOBS).good]
+    for kind, text in bad:
+        print(f"FAILED   {kind}: {text}")
+    return len(bad)
 
 
 def table(

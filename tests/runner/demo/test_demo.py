@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from entities import chunk, stale
-from jobrunner.demo import __main__ as demo
-from jobrunner.demo import load, result
+from jobrunner.demo import load, reindexing, result
 from jobrunner.demo.data import TENANTS, TYPES, Entity, entities, tenant_id
 from jobs import Connection, claim, finish, job, rows, statuses, value
 
@@ -92,7 +91,7 @@ def test_report_is_good_when_every_row_was_rebuilt(loaded: Connection, capsys: p
     load.mark_searchable(loaded)
     job_ids = load.enqueue(loaded)
     work_off(loaded)
-    assert demo.report(loaded, job_ids)
+    assert reindexing.report(loaded, job_ids)
     said = capsys.readouterr().out
     assert "3 of 3 jobs done" in said
     assert "Moscow" in said
@@ -116,13 +115,13 @@ def test_report_is_bad_when_a_row_was_not_rebuilt(
     job_ids = load.enqueue(loaded)
     work_off(loaded)
     harm(loaded)
-    assert not demo.report(loaded, job_ids)
+    assert not reindexing.report(loaded, job_ids)
     assert "FAILED   job" in capsys.readouterr().out
 
 
 def test_report_is_bad_when_nothing_ran(loaded: Connection, capsys: pytest.CaptureFixture[str]) -> None:
     load.mark_searchable(loaded)
-    assert not demo.report(loaded, load.enqueue(loaded))
+    assert not reindexing.report(loaded, load.enqueue(loaded))
     assert "0 of 3 jobs done" in capsys.readouterr().out
 
 
@@ -134,7 +133,7 @@ def test_wait_until_ended_gives_up_in_time(loaded: Connection) -> None:
 
 def test_worker_role_is_a_worker_and_no_more(loaded: Connection, connect: Connect) -> None:
     for _ in range(2):
-        load.ensure_worker_role(loaded)
+        load.ensure_login(loaded, load.WORKER_ROLE, "mdm_worker")
     session = connect(user=load.WORKER_ROLE)
     load.enqueue(loaded)
     assert len(claim(session)) == 1

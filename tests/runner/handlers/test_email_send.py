@@ -10,13 +10,14 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from jobrunner.demo.postbox import Postbox, postbox
 from jobrunner.errors import PermanentError, Snooze
 from jobrunner.handlers.email_send import email_send
 from jobrunner.providers import smtp
 from jobrunner.providers.mail import MailUnavailable, MailUnknown
 from jobs import Connection, Row, age, audit, claim_one, enqueue, fail, job, make_due, make_tenant, recover, rows
 from lent import LeaseLost, run
-from postbox import Postbox, postbox, staller
+from staller import staller
 
 TIMEOUT_SECONDS = 0.5
 STAGES_OF_A_SESSION = 2

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from hooks import Hooks, answer, hooks
+from jobrunner.demo.hooks import Hooks, answer, hooks
 from jobrunner.errors import Snooze
 from jobrunner.handlers.outbox_dispatch import outbox_dispatch
 from jobs import Connection, Row, age, claim, claim_one, enqueue, fail, job, make_due, make_tenant, recover

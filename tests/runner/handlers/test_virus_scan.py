@@ -13,7 +13,8 @@ from uuid import UUID
 
 import pytest
 
-from attachments import MARKER, attach, attachment, running_clamd, stub, take
+from attachments import attach, attachment, running_clamd, stub, take
+from jobrunner.demo.clamd import MARKER
 from jobrunner.errors import Cancelled, PermanentError, Snooze
 from jobrunner.handlers.virus_scan import scan, virus_scan
 from jobrunner.job import Context, Job

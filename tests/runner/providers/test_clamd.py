@@ -13,8 +13,9 @@ from time import monotonic
 
 import pytest
 
-from attachments import MARKER, STREAM_BYTES, running_clamd, stub, take
-from cluster import free_port
+from attachments import running_clamd, stub, take
+from jobrunner.demo.clamd import MARKER, STREAM_BYTES
+from jobrunner.demo.ports import free_port
 from jobrunner.errors import UsageError
 from jobrunner.providers.clamd import Clamd, ClamdSettings
 from jobrunner.providers.scanner import ScannerUnavailable, ScanRefused

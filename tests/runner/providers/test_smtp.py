@@ -12,11 +12,11 @@ import pytest
 from aiosmtpd.smtp import AuthResult
 
 from cluster import missing
+from jobrunner.demo.postbox import postbox
 from jobrunner.errors import UsageError
 from jobrunner.handlers.email_message import compose
 from jobrunner.providers.mail import MailUnavailable
 from jobrunner.providers.smtp import SmtpSettings, smtp_session
-from postbox import postbox
 
 SENDER = Address("MDM", "mdm", "example.org")
 GOOD = {"JOBRUNNER_SMTP_HOST": "mail.example.org", "JOBRUNNER_SMTP_FROM": "M D <m@example.org>"}

@@ -11,7 +11,7 @@ import httpcore
 import pytest
 from standardwebhooks import Webhook
 
-from hooks import SECRET, Hooks, answer, hooks
+from jobrunner.demo.hooks import SECRET, Hooks, answer, hooks
 from jobrunner.errors import UsageError
 from jobrunner.providers.guard import GuardedBackend, is_allowed
 from jobrunner.providers.http import HttpPoster

@@ -1,68 +1,12 @@
-"""Mail servers for tests: a real one (aiosmtpd) that keeps what it gets, and one that stalls where it is told."""
+"""A mail server for tests that stalls where it is told."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from email import message_from_bytes
-from email.message import EmailMessage
-from email.policy import default
 from threading import Event, Thread
-from typing import Any, BinaryIO
-
-from aiosmtpd.controller import Controller
-
-from cluster import free_port
-
-Answer = Callable[[str], str | None]
-
-
-class Postbox:
-    """The handler of aiosmtpd: refuses whom it is told to refuse, and keeps the rest."""
-
-    def __init__(self) -> None:
-        self.raw: list[bytes] = []
-        self.recipients: list[list[str]] = []
-        self.on_rcpt: Answer = lambda address: None
-        self.on_data: Answer = lambda address: None
-
-    async def handle_RCPT(self, server: Any, session: Any, envelope: Any, address: str, options: Any) -> str:
-        refusal = self.on_rcpt(address)
-        if refusal:
-            return refusal
-        envelope.rcpt_tos.append(address)
-        return "250 OK"
-
-    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
-        refusal = self.on_data(envelope.rcpt_tos[0])
-        if refusal:
-            return refusal
-        self.raw.append(envelope.content)
-        self.recipients.append(list(envelope.rcpt_tos))
-        return "250 taken"
-
-    @property
-    def mails(self) -> list[EmailMessage]:
-        """The mails received, parsed."""
-        return [message_from_bytes(raw, policy=default) for raw in self.raw]  # type: ignore[misc]
-
-    @property
-    def addressees(self) -> list[str]:
-        """Who got one, in the order of arrival."""
-        return [address for one in self.recipients for address in one]
-
-
-@contextmanager
-def postbox(**options: Any) -> Iterator[tuple[Postbox, int]]:
-    """A mail server on 127.0.0.1: what it got, and its port."""
-    box = Postbox()
-    controller = Controller(box, hostname="127.0.0.1", port=free_port(), **options)
-    controller.start()
-    try:
-        yield box, controller.port
-    finally:
-        controller.stop()
+from typing import BinaryIO
 
 
 class Staller:

@@ -1,0 +1,73 @@
+"""A stale claim, made as they are made: a runner is killed while the mail server has it wait."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from threading import Event
+from typing import Any, Final
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+from jobrunner.demo.command import command, environment
+from jobrunner.demo.postbox import Postbox
+from jobrunner.errors import JobrunnerError
+
+RUNNER: Final = ("--kinds", "email_send", "--concurrency", "1", "--log-level", "warning")
+WAIT_SECONDS: Final = 30.0
+STALE_TTL: Final = "15 seconds"  # the shortest that there is
+
+
+@contextmanager
+def short_ttl(conn: psycopg.Connection[Any]) -> Iterator[None]:
+    """Let claims of email_send be stale soon, for the time of a with block."""
+    row = conn.execute("select stale_ttl::text from mdm.aa_job_kind where job_kind = 'email_send'").fetchone()
+    assert row is not None
+    set_ttl = "select mdm.set_job_kind('email_send', %s)"
+    conn.execute(set_ttl, [Jsonb({"stale_ttl": STALE_TTL})])
+    try:
+        yield
+    finally:
+        conn.execute(set_ttl, [Jsonb({"stale_ttl": row[0]})])
+
+
+def kill_runner(conn: psycopg.Connection[Any], box: Postbox, settings: Mapping[str, str]) -> tuple[int, list[int]]:
+    """Start a runner, and kill it once it talks to the mail server; gives its pid and the jobs that it had claimed."""
+    reached, killed = Event(), Event()
+    refusal, box.on_rcpt = box.on_rcpt, lambda address: _hold(reached, killed)
+    runner = subprocess.Popen(command(RUNNER), env=environment(settings), stdin=subprocess.DEVNULL)
+    try:
+        if not reached.wait(WAIT_SECONDS):
+            raise JobrunnerError(f"the runner has sent no mail within {WAIT_SECONDS:.0f} s: see its log above")
+    finally:
+        runner.kill()
+        runner.wait()
+        killed.set()
+        box.on_rcpt = refusal
+    claimed = conn.execute(
+        "select id from mdm.aa_job where status = 'running' and split_part(claimed_by, '/', 2) = %s", [str(runner.pid)]
+    ).fetchall()
+    return runner.pid, [row[0] for row in claimed]
+
+
+def _hold(reached: Event, killed: Event) -> None:
+    """Keep a client waiting until it is killed."""
+    reached.set()
+    killed.wait(WAIT_SECONDS)
+
+
+def stale_at(conn: psycopg.Connection[Any], job_ids: list[int]) -> datetime:
+    """Return when all of these claims are stale."""
+    row = conn.execute(
+        """select max(coalesce(j.heartbeat_at, j.claimed_at) + k.stale_ttl) + interval '0.1 seconds'
+           from mdm.aa_job j
+           join mdm.aa_job_kind k using (job_kind)
+           where j.id = any(%s)""",
+        [job_ids],
+    ).fetchone()
+    assert row is not None
+    at: datetime = row[0]
+    return at
