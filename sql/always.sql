@@ -36,6 +36,7 @@
 \ir internal/_cut_before_alone.sql
 \ir internal/_pick_jobs.sql
 \ir internal/_check_floor.sql
+\ir internal/_mark_together.sql
 \ir internal/_recover_locked.sql
 \ir internal/_note_upkeep.sql
 \ir internal/_forget_progress.sql

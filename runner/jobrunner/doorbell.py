@@ -19,6 +19,7 @@ from jobrunner.wake import Wake
 
 FIRST_POLL_SECONDS: Final = 0.05  # after a slot became idle; doubled up to the longest
 LONGEST_POLL_SECONDS: Final = 1.0
+THROTTLED_POLL_SECONDS: Final = 0.1  # while jobs wait for tokens: nobody notifies when one is there
 PROOF_SECONDS: Final = 3.0  # so long a notification of our own may take to come back
 DEAF_SECONDS: Final = 300.0  # before a connection that hears nothing is tried again
 
@@ -53,7 +54,8 @@ class Doorbell(threading.Thread):
         """Let one idle slot look; each time doubles the pause."""
         if self._shared.bell.idle:
             self._shared.bell.ring()
-        self._pause = min(self._pause * 2, LONGEST_POLL_SECONDS)
+        throttled = self._shared.buckets.waited_for
+        self._pause = min(self._pause * 2, THROTTLED_POLL_SECONDS if throttled else LONGEST_POLL_SECONDS)
         self._poll_at = monotonic() + self._pause
 
     def _listening(self) -> psycopg.Connection[Any] | None:

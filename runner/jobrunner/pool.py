@@ -18,6 +18,7 @@ from jobrunner.db.session import Session
 from jobrunner.doorbell import Doorbell
 from jobrunner.errors import JobrunnerError, StuckError, UnfinishedError
 from jobrunner.floors import Floors
+from jobrunner.gate import Gate
 from jobrunner.keeper import Keeper
 from jobrunner.leaving import give_back
 from jobrunner.logs import event
@@ -53,6 +54,7 @@ class Pool:
         self._shared = shared = Shared(
             plan=plan,
             bell=Bell(plan.concurrency, self._idle.wake),
+            gate=Gate(monotonic),
             buckets=Buckets(monotonic, random.random, plan.caps),
             hunger=Hunger(plan.concurrency),
             floors=Floors(exact_only=plan.mode is not Mode.SERVE),
@@ -153,6 +155,7 @@ class Pool:
             event(logging.INFO, "runner_stopping", runner_id=self._plan.runner_id, grace=self._plan.grace_seconds)
         self._shared.stop.set()
         self._shared.bell.stop()
+        self._shared.gate.stop()
         self._idle.wake()
 
     def _hurry(self) -> None:
@@ -215,6 +218,7 @@ class Pool:
         self._replace(slot)
 
     def _replace(self, old: Slot) -> None:
+        self._shared.gate.leave(old.worker_id)
         new = Slot(self._shared, old.number)
         with self._lock:
             self._slots = [new if slot is old else slot for slot in self._slots]

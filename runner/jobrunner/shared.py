@@ -17,6 +17,7 @@ from jobrunner.buckets import Buckets, Cap
 from jobrunner.db.connect import Target
 from jobrunner.db.worker import KindSettings
 from jobrunner.floors import Floors
+from jobrunner.gate import Gate
 from jobrunner.job import Handler
 from jobrunner.metrics import Meter
 from jobrunner.outage import Outage
@@ -146,6 +147,7 @@ class Shared:
 
     plan: Plan
     bell: Bell
+    gate: Gate
     buckets: Buckets
     hunger: Hunger
     floors: Floors

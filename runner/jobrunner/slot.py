@@ -64,6 +64,7 @@ class Slot(threading.Thread):
             except GivenUp:
                 break
         self._shared.hunger.claimed(self.worker_id, full=False)
+        self._shared.gate.leave(self.worker_id)
         self.session.close()
 
     def _through(self) -> bool:
@@ -77,20 +78,42 @@ class Slot(threading.Thread):
         if self._shared.stop.is_set():
             self._clear()
             return
+        self._pass_the_gate()
         rows, claimed_at = self._finish_and_claim()
         self._patience.succeeded()
         self._accept(rows, claimed_at)
-        self._run_all()
+        if self._admitted(rows):
+            self._run_all()
         if self._shared.plan.mode is Mode.ONCE:
             self._shared.stop.set()
         elif not rows:
+            self._shared.gate.leave(self.worker_id)
             self._shared.bell.wait(after_work=self._worked)
         self._worked = bool(rows)
+
+    def _pass_the_gate(self) -> None:
+        """Wait while a job of another slot runs alone, with nothing of ours under way (D3)."""
+        gate = self._shared.gate
+        if gate.closed_for(self.worker_id):
+            self._finish(self.tray.take_done())
+            gate.leave(self.worker_id)
+        gate.enter(self.worker_id)
+
+    def _admitted(self, rows: Sequence[ClaimedRow]) -> bool:
+        """Whether what waits may start; a job that runs alone is given back while another one does (D3)."""
+        gate = self._shared.gate
+        if self.tray.empty or not rows[0].run_alone:
+            gate.open(self.worker_id)
+            return True
+        seconds = gate.be_alone(self.worker_id, again=rows[0].recoveries > 1)
+        if seconds is not None:
+            self._give_back(self.tray.withdraw(), "another job runs alone", [seconds] if seconds else None)
+        return seconds is None
 
     def _clear(self) -> None:
         """Give back what has not started and finish what is done, without another claim: the pool stops."""
         waiting = self.tray.withdraw()
-        self._give_back(waiting)
+        self._give_back(waiting, "stop")
         done = self.tray.take_done()
         self._finish(done)
         if not waiting and not done:
@@ -151,7 +174,7 @@ class Slot(threading.Thread):
         throttled = self.tray.put_settling(refused, claimed_at)
         self.claiming = False
         self._throttled_limit = min(MAX_JOBS, THROTTLE_GROWTH * len(rows)) if refused and not allowed else 0
-        self._give_back(throttled, delays)
+        self._give_back(throttled, "rate limit", delays)
 
     def _run_all(self) -> None:
         """Run what waits in the tray, until it is empty or the pool stops."""
@@ -200,7 +223,7 @@ class Slot(threading.Thread):
             tell_finished(self.session, done, accepted, self._shared.tally)
             self.tray.ended(done)
 
-    def _give_back(self, holds: Sequence[Hold], delays: Sequence[float] | None = None) -> None:
+    def _give_back(self, holds: Sequence[Hold], reason: str, delays: Sequence[float] | None = None) -> None:
         """Release jobs that did not run, with their attempts (D4)."""
         if not holds:
             return
@@ -208,4 +231,4 @@ class Slot(threading.Thread):
             self._steady.insist(release_jobs(**leases(holds), retry_after_seconds=delays), holds)
         finally:
             self.tray.ended(holds)
-        tell_released(holds, "rate limit" if delays is not None else "stop", self._shared.tally)
+        tell_released(holds, reason, self._shared.tally)

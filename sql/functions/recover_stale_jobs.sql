@@ -61,4 +61,4 @@ end
 $$;
 
 comment on function mdm.recover_stale_jobs(int) is
-  'Takes up to p_limit (1 .. 10,000) running jobs whose worker gave no sign of life for the kind''s stale_ttl and says what became of each: pending, dlq (attempts used up, D3) or done (superseded, D6). attempts stay (S8.3), except that a job claimed in a batch gets its attempt back and runs alone from then on (D3). MJ005 bad limit.';
+  'Takes up to p_limit (1 .. 10,000) running jobs whose worker gave no sign of life for the kind''s stale_ttl and says what became of each: pending, dlq (attempts used up, D3) or done (superseded, D6). attempts stay (S8.3), except that a job which went silent together with others, of its batch or of its process, gets its attempt back and runs alone from then on (D3). MJ005 bad limit.';

@@ -1,5 +1,6 @@
--- What recovery does to locked stale jobs (S8.1, D3). A crash charges only what may have started: a job of a batch gets the attempt
--- back and runs alone from then on; a job that ran alone and has used up its attempts is dead.
+-- What recovery does to locked stale jobs (S8.1, D3). A crash charges only who was alone in it: a job that went silent together with
+-- others gets its attempt back and runs alone from then on; a job that was alone and has used up its attempts is dead. A job that runs
+-- alone and nevertheless always has company, because it kills late, is spared five times.
 create or replace function mdm._recover_locked(p_job_ids bigint[], out o_job_id bigint, out o_outcome text)
 returns setof record
 language plpgsql
@@ -8,9 +9,12 @@ parallel unsafe
 security invoker
 as $$
 declare
+  c_spared constant int := 5;
   v_now timestamptz := clock_timestamp();
-  v_retired bigint[] := array(select r.id from mdm._retire_superseded(p_job_ids, null) r (id));
+  v_retired bigint[];
 begin
+  perform mdm._mark_together(p_job_ids);
+  v_retired := array(select r.id from mdm._retire_superseded(p_job_ids, null) r (id));
   update mdm.aa_job j
   set lease_no = null,
     recoveries = least(j.recoveries, 2147483646) + 1
@@ -18,15 +22,17 @@ begin
 
   return query
     with stale as materialized (
-      select j.id, j.claimed_together > 1 as in_batch, j.claimed_together = 1 and j.attempts >= j.max_attempts as dead
+      select j.id, c.spared, not c.spared and j.attempts >= j.max_attempts as dead
       from mdm.aa_job j
+      cross join lateral (
+        select j.claimed_together > 1 and not (j.run_alone and j.recoveries >= c_spared) as spared) c
       where j.id = any (p_job_ids)
         and j.id <> all (v_retired)),
     recovered as (
       update mdm.aa_job j
       set status = case when s.dead then 'dlq' else 'pending' end::mdm.job_status,
-        attempts = case when s.in_batch then greatest(j.attempts - 1, 0) else j.attempts end,
-        run_alone = j.run_alone or s.in_batch,
+        attempts = case when s.spared then greatest(j.attempts - 1, 0) else j.attempts end,
+        run_alone = j.run_alone or s.spared,
         recoveries = least(j.recoveries, 2147483646) + 1,
         lease_no = null,
         last_error = mdm._recovery_note(

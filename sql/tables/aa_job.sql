@@ -74,8 +74,8 @@ comment on column mdm.aa_job.lease_no is 'Random number of the claim; whoever sh
 comment on column mdm.aa_job.claimed_by is 'worker_id of the last claim, <host>/<pid>/<uuid> (S3.2); NULL while pending.';
 comment on column mdm.aa_job.claimed_at is 'Time of the last claim; NULL while pending.';
 comment on column mdm.aa_job.heartbeat_at is 'Last sign of life of the worker (D5); NULL before the first.';
-comment on column mdm.aa_job.claimed_together is 'How many rows the last claim call took (D3).';
-comment on column mdm.aa_job.run_alone is 'Claimed alone from now on, because it was in a batch whose worker died (D3).';
+comment on column mdm.aa_job.claimed_together is 'How many rows the last claim call took; 2 also when another slot of its process went silent at the same time (D3).';
+comment on column mdm.aa_job.run_alone is 'Claimed and run alone from now on, because it was one of several jobs whose worker died (D3).';
 comment on column mdm.aa_job.releases is 'Times a worker gave it back without running it to an end (D4).';
 comment on column mdm.aa_job.recoveries is 'Times it was taken from a dead worker (S8).';
 comment on column mdm.aa_job.last_error is 'Text of the last failure or recovery, at most 8,192 bytes (S5.2, D9).';

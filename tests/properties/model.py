@@ -17,6 +17,7 @@ Window = tuple[datetime, datetime]
 # What the clocks of two statements may differ by.
 SLACK = timedelta(milliseconds=1)
 ENDED = ("done", "dlq", "failed")
+SPARED = 5  # so many crashes in company are not charged to a job that is to run alone
 
 
 @dataclass
@@ -84,6 +85,7 @@ class Model:
     jobs: dict[int, Job] = field(default_factory=dict)
     audit: Counter[tuple[int, str]] = field(default_factory=Counter)
     paused: set[str] = field(default_factory=set)
+    workers: dict[int, str] = field(default_factory=dict)  # who claimed a job last
     # new available_at of jobs, to be checked against the database and then taken from it
     windows: dict[int, Window] = field(default_factory=dict)
 
@@ -180,8 +182,9 @@ class Model:
             job.available_at = request.available_at
             self.windows.pop(job.id, None)
 
-    def claim(self, job_id: int, lease_no: int, together: int) -> None:
+    def claim(self, job_id: int, lease_no: int, together: int, worker: str) -> None:
         job = self.jobs[job_id]
+        self.workers[job_id] = worker
         job.status, job.lease_no, job.claimed_together = "running", lease_no, together
         job.attempts += 1
 
@@ -224,17 +227,29 @@ class Model:
             delay = clamp(retry_after, self.kinds[job.job_kind].cap)
             self.windows[job.id] = window[0] + delay, window[1] + delay
 
-    def recover(self, job: Job) -> str:
-        """Take a job from a silent worker; returns the outcome (S8, D3)."""
+    def recover(self, jobs: Sequence[Job]) -> dict[int, str]:
+        """Take jobs from workers that went silent together; returns the outcomes (S8, D3)."""
+        for job in jobs:
+            if job.claimed_together == 1 and any(self.in_company(job, other) for other in jobs):
+                job.claimed_together = 2
+        return {job.id: self.recover_one(job) for job in jobs}
+
+    def in_company(self, job: Job, other: Job) -> bool:
+        """Whether two jobs were in different slots of one process."""
+        mine, theirs = self.workers[job.id], self.workers[other.id]
+        return "/" in mine and mine != theirs and mine.rpartition("/")[0] == theirs.rpartition("/")[0]
+
+    def recover_one(self, job: Job) -> str:
+        spared = job.claimed_together != 1 and not (job.run_alone and job.recoveries >= SPARED)
         job.recoveries += 1
         job.lease_no = None
         if self.superseded(job):
             self.retire(job)
-        elif job.claimed_together == 1 and job.attempts >= job.max_attempts:
+        elif not spared and job.attempts >= job.max_attempts:
             self.die(job)
         else:
             job.status = "pending"
-            if job.claimed_together != 1:
+            if spared:
                 job.attempts = max(job.attempts - 1, 0)
                 job.run_alone = True
         return job.status

@@ -49,6 +49,7 @@ ENDS = ("finish", "fail", "fail", "die", "release", "check", "recover")
 
 kinds = st.sampled_from(sorted(KINDS))
 limits = st.sampled_from([1, 2, 3, 10000])
+workers = st.sampled_from(["w", "host/1/a", "host/1/b", "host/2/a"])
 # One of the leases (jobs) that there ever were: mostly one that is alive, sometimes one that must change nothing.
 picks = st.tuples(st.sampled_from([True, True, True, False]), st.integers(0, 10**6))
 requests = st.builds(
@@ -147,9 +148,9 @@ class Life(RuleBasedStateMachine):
         self.job_ids += [row["job_id"] for row in made]
 
     @precondition(lambda self: self.model.due(sorted(KINDS), None, {}, datetime.now(UTC)))
-    @rule(limit=limits)
-    def claim_what_is_due(self, limit: int) -> None:
-        self.claim(sorted(KINDS), None, limit, None)
+    @rule(limit=limits, worker=workers)
+    def claim_what_is_due(self, limit: int, worker: str) -> None:
+        self.claim(sorted(KINDS), None, limit, None, worker)
 
     @precondition(lambda self: self.model.due(sorted(KINDS), None, {}, datetime.now(UTC)))
     @rule(limit=limits, pick=picks, how=st.sampled_from(ENDS))
@@ -178,10 +179,11 @@ class Life(RuleBasedStateMachine):
         bound: list[str] | None,
         limit: int,
         floor: dict[str, dict[int, datetime]] | None,
+        worker: str = "w",
     ) -> None:
         due = self.model.due(asked, bound, floor or {}, self.now())
         expected = self.model.batch(due, limit)
-        arguments = {"worker_id": "w", "kinds": asked, "tenant_ids": bound, "limit": limit}
+        arguments = {"worker_id": worker, "kinds": asked, "tenant_ids": bound, "limit": limit}
         claimed = call(self.conn, "claim_job", **arguments, floor=floor and json_floor(floor))
 
         retired = self.adopt_retired(due)
@@ -193,7 +195,7 @@ class Life(RuleBasedStateMachine):
         passed = due.index(expected[len(claimed) - 1]) if claimed else len(due)
         assert {job.id for job in due[:passed] if self.model.superseded(job)} <= retired
         for row in claimed:
-            self.model.claim(row["id"], row["lease_no"], len(claimed))
+            self.model.claim(row["id"], row["lease_no"], len(claimed), worker)
         self.leases += [(row["id"], row["lease_no"]) for row in claimed]
 
     def adopt_retired(self, due: list[Job]) -> set[int]:
@@ -273,7 +275,7 @@ class Life(RuleBasedStateMachine):
     def recover_leases(self, leases: list[Lease]) -> None:
         owned = self.owned(leases)
         age(self.conn, *ids_of(owned))
-        assert recover(self.conn) == {job.id: self.model.recover(job) for job in owned}
+        assert recover(self.conn) == self.model.recover(owned)
 
     def newest_running(self) -> list[Job]:
         running = [job for job in self.model.jobs.values() if job.status == "running" and job.key is not None]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from jobrunner.buckets import HORIZON_SECONDS, Buckets, Cap
@@ -60,6 +62,35 @@ def test_buckets_job_that_comes_back_when_it_was_told_finds_a_token() -> None:
     for delay in delays:
         clock.now = start + delay
         assert buckets.sort(rows(1))[1] == []
+
+
+@pytest.mark.parametrize(("rps", "burst"), [(20, 1), (200, 1), (1, 1), (2, 3), (100, 20)])
+def test_buckets_backlog_gets_its_full_rate_however_small_the_burst(rps: float, burst: int) -> None:
+    """What is due is looked for every 30 to 100 ms, by one who takes all of it: no token may go by unused for long."""
+    random = Random(rps * burst)
+    clock = Clock()
+    buckets = Buckets(clock, random.random)
+    buckets.configure([RateLimit(TENANT, "email_send", rps, burst, None)])
+    waiting = [clock.now] * 4500
+    seconds, begin, started = 300.0 if rps < 10 else 20.0, clock.now, 0
+    while clock.now < begin + seconds:
+        clock.now += random.uniform(0.03, 0.1)
+        due = [at for at in waiting if at <= clock.now]
+        allowed, _, delays = buckets.sort(rows(len(due)))
+        waiting = [at for at in waiting if at > clock.now] + [clock.now + delay for delay in delays]
+        started += len(allowed)
+        assert started <= burst + rps * (clock.now - begin) + 1
+    assert started >= 0.95 * min(rps * seconds, 4000)
+
+
+def test_buckets_tokens_pile_up_no_more_once_nobody_waits_for_them() -> None:
+    buckets, clock = limited(rps=10, burst=1)
+    buckets.sort(rows(3))
+    clock.now += 0.15  # one of two has come back
+    assert buckets.waited_for
+    clock.now += 10
+    assert not buckets.waited_for
+    assert len(buckets.sort(rows(5))[0]) == 1
 
 
 def test_buckets_never_put_off_beyond_the_horizon() -> None:

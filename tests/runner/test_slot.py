@@ -27,7 +27,7 @@ from jobs import (
     value,
     violations,
 )
-from runnerkit import drain
+from runnerkit import drain, eventually, serving
 
 KIND = "tried"
 MARK = "update mdm.aa_tenant set name = %s where id = %s"
@@ -446,3 +446,41 @@ def test_slot_handler_logs_with_the_fields_of_its_job(conn: Connection, dsn: str
     extras: list[Any] = []
     drain(dsn, {KIND: lambda job, ctx: extras.append(ctx.logger.extra)})
     assert extras[0].keys() >= {"job_id", "job_kind", "tenant_id", "worker_id", "attempt"}
+
+
+def test_d3_slot_gives_a_job_that_runs_alone_the_process_to_itself(conn: Connection, dsn: str) -> None:
+    """Suspects among other jobs, with four slots: no handler runs beside one of a suspect."""
+    made = [enqueue(conn, KIND) for _ in range(40)]
+    suspects = made[5::8]
+    conn.execute("update mdm.aa_job set run_alone = true where id = any(%s)", (suspects,))
+    lock = threading.Lock()
+    active: set[int] = set()
+    company: list[set[int]] = []
+
+    def handler(job: Job, ctx: Context) -> None:
+        with lock:
+            active.add(job.id)
+            company.append(set(active))
+        ctx.connection().execute("select pg_sleep(0.02)")
+        with lock:
+            active.discard(job.id)
+
+    assert drain(dsn, {KIND: handler}, concurrency=4).done == 40
+    assert [seen for seen in company if len(seen) > 1 and seen & set(suspects)] == []
+    assert max(map(len, company)) > 1, "nothing ran beside anything: this tests nothing"
+
+
+def test_d3_slot_whose_handler_hangs_alone_does_not_keep_the_next_suspect_waiting(conn: Connection, dsn: str) -> None:
+    make_kind(conn, KIND, handler_timeout="1 second")
+    made = [enqueue(conn, KIND, {"hangs": number == 0}) for number in range(3)]
+    conn.execute("update mdm.aa_job set run_alone = true, recoveries = 2")
+    over = threading.Event()
+
+    def handler(job: Job, ctx: Context) -> None:
+        if job.payload["hangs"]:
+            over.wait(30)
+
+    with serving(dsn, {KIND: handler}, concurrency=2):
+        eventually(lambda: statuses(conn) == {"pending": 1, "done": 2})
+        over.set()
+    assert status(conn, made[0]) == "pending"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from jobs import (
+    KIND,
     Connection,
     actions,
     age,
@@ -122,6 +123,109 @@ def test_d3_mark_stays_when_it_crashes_alone(conn: Connection) -> None:
     age(conn, claimed["id"])
     recover(conn)
     assert job(conn, claimed["id"])["run_alone"] is True
+
+
+# ---- company: other slots of the same process (D3)
+
+
+def running_by(conn: Connection, worker_id: str, **parameters: Any) -> int:
+    """Enqueue a job and let this worker claim it, by itself."""
+    job_id = enqueue(conn, **parameters)
+    [claimed] = claim(conn, parameters.get("job_kind", KIND), worker_id=worker_id)
+    assert claimed["id"] == job_id
+    return job_id
+
+
+def charged(conn: Connection, *job_ids: int) -> list[tuple[int, bool]]:
+    return [(row["attempts"], row["run_alone"]) for row in (job(conn, job_id) for job_id in job_ids)]
+
+
+def test_d3_jobs_in_several_slots_of_a_dead_process_get_their_attempts_back(conn: Connection) -> None:
+    together = [running_by(conn, f"host/1/{slot}", max_attempts=1) for slot in "abc"]
+    others = [running_by(conn, worker) for worker in ("host/2/a", "host/1", "host/1/a/b", "1/a", "w1", "/1/a")]
+    age(conn, *together, *others)
+    assert recover(conn) == dict.fromkeys([*together, *others], "pending")
+    assert charged(conn, *together) == [(0, True)] * 3
+    assert charged(conn, *others) == [(1, False)] * 6
+    assert violations(conn) == {}
+
+
+def test_d3_jobs_of_one_slot_keep_each_others_attempts(conn: Connection) -> None:
+    """A worker that claims one by one and ends nothing is no process with several slots."""
+    made = [running_by(conn, "host/1/a") for _ in range(3)]
+    age(conn, *made)
+    recover(conn)
+    assert charged(conn, *made) == [(1, False)] * 3
+
+
+def test_d3_company_of_a_batch_in_another_slot(conn: Connection) -> None:
+    single = running_by(conn, "host/1/a", max_attempts=1)
+    batch = [enqueue(conn) for _ in range(3)]
+    claim(conn, worker_id="host/1/b", limit=3)
+    age(conn, single, *batch)
+    recover(conn)
+    assert charged(conn, single, *batch) == [(0, True)] * 4
+
+
+@pytest.mark.parametrize("first", ["email_send", "index_sync"])
+def test_d3_company_whose_recovery_comes_later(conn: Connection, first: str) -> None:
+    """Whichever stale_ttl is over first (5 min and 2 h): both were there when the process died."""
+    tenant_id = make_tenant(conn)
+    kinds = [first, "index_sync" if first == "email_send" else "email_send"]
+    made = [running_by(conn, f"host/1/{kind}", job_kind=kind, tenant_id=tenant_id, max_attempts=1) for kind in kinds]
+    age(conn, *made, by=timedelta(minutes=10))
+    assert list(recover(conn).values()) == ["pending"]
+    age(conn, *made, by=timedelta(hours=3))
+    assert list(recover(conn).values()) == ["pending"]
+    assert charged(conn, *made) == [(0, True)] * 2
+
+
+@pytest.mark.parametrize(("apart", "together"), [(7, True), (8, False)])
+def test_d3_processes_of_the_same_name_at_different_times(conn: Connection, apart: int, together: bool) -> None:
+    """Host and pid come again in containers: half a stale_ttl (15 min here) between the last signs is too much."""
+    make_kind(conn, KIND, stale_ttl="15 minutes")
+    made = [running_by(conn, f"host/1/{slot}") for slot in "ab"]
+    age(conn, *made)
+    age(conn, made[0], by=timedelta(minutes=apart))
+    recover(conn)
+    assert charged(conn, *made) == [(0, True) if together else (1, False)] * 2
+
+
+def test_d3_company_that_lives_is_none(conn: Connection) -> None:
+    """One lease is lost, the other slot's heartbeats go on: nothing crashed."""
+    lost, alive = (running_by(conn, f"host/1/{slot}") for slot in "ab")
+    age(conn, lost)
+    assert recover(conn) == {lost: "pending"}
+    assert charged(conn, lost, alive) == [(1, False)] * 2
+    assert job(conn, alive)["claimed_together"] == 1
+
+
+def test_d3_killer_that_never_is_alone_dies_all_the_same(conn: Connection) -> None:
+    """It kills late, when others have started: spared five times, then charged until it is dead."""
+    killer = enqueue(conn, priority=1, max_attempts=2)
+    crashes = 0
+    while status(conn, killer) != "dlq":
+        assert [row["id"] for row in claim(conn, worker_id="host/1/a")] == [killer]
+        neighbour = running_by(conn, "host/1/b", max_attempts=1)
+        age(conn, killer, neighbour)
+        recover(conn)
+        assert charged(conn, neighbour) == [(0, True)]
+        conn.execute("delete from mdm.aa_job where id = %s", (neighbour,))
+        crashes += 1
+        assert crashes <= 5 + 2
+    assert crashes == 5 + 2
+    assert "no sign of life from host/1/a" in job(conn, killer)["last_error"]
+
+
+def test_d3_company_that_is_just_finishing_is_left_to_it(conn: Connection, connect: Callable[..., Connection]) -> None:
+    dead, held = (running_by(conn, f"host/1/{slot}") for slot in "ab")
+    lease_no = job(conn, held)["lease_no"]
+    age(conn, dead, held)
+    finishing = connect(autocommit=False)
+    call(finishing, "finish_job", job_id=held, lease_no=lease_no)
+    assert recover(conn) == {dead: "pending"}
+    finishing.commit()
+    assert (status(conn, held), charged(conn, dead)) == ("done", [(0, True)])
 
 
 def test_b14_death_by_recovery_is_audited_with_a_reason(conn: Connection) -> None:
