@@ -61,6 +61,12 @@ def make_base() -> Path:
     return Path(tempfile.mkdtemp(prefix="mdm-", dir=shm if roomy else None))
 
 
+def has_pg_cron() -> bool:
+    """Whether the binaries that the tests run on come with pg_cron."""
+    major = devserver.find_bin().parent
+    return any((major / "lib").glob("pg_cron.so")) or Path(f"/usr/lib/postgresql/{major.name}/lib/pg_cron.so").exists()
+
+
 @contextmanager
 def running_server(**options: str) -> Iterator[Server]:
     """A server of one's own, for tests that stop, kill or reconfigure it."""
@@ -76,6 +82,12 @@ def running_server(**options: str) -> Iterator[Server]:
     finally:
         devserver.stop(server)
         shutil.rmtree(base)
+
+
+def crash(server: Server) -> None:
+    """Stop the server as a power cut would."""
+    command = [server.bin / "pg_ctl", "-D", server.data, "-m", "immediate", "-w", "stop"]
+    assert devserver.run(command, server.base).returncode == 0
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from pytest_postgresql import factories
 
-from cluster import PgServer, clean, database, make_logins, running_server
+from cluster import PgServer, clean, database, has_pg_cron, make_logins, missing, running_server
 from jobrunner import devserver, schema
 from jobrunner.devserver import Server
 from sqlcoverage import GATE, sql_coverage
@@ -82,6 +82,36 @@ def own_server() -> Iterator[Server]:
     """A server for this test alone, to be stopped, killed or filled; its database `mdm` is empty."""
     with running_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def cron_server() -> Iterator[Server]:
+    """A server that runs pg_cron in its migrated database `mdm`."""
+    if not has_pg_cron():
+        missing("pg_cron", f"{devserver.find_bin()} comes without it")
+    options = {
+        "shared_preload_libraries": "pg_cron",
+        "cron.database_name": "mdm",
+        "cron.use_background_workers": "on",
+        "max_worker_processes": "20",
+    }
+    with running_server(**options) as server:
+        schema.migrate(server.dsn("mdm"))
+        with psycopg.connect(server.dsn("mdm"), autocommit=True) as conn:
+            conn.execute("create extension pg_cron")
+            make_logins(conn)
+        yield server
+
+
+@pytest.fixture
+def cron_dsn(cron_server: Server) -> Iterator[str]:
+    """The database that pg_cron runs in, as `create extension` leaves it: what a test does there is undone."""
+    dsn = cron_server.dsn("mdm")
+    yield dsn
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("select cron.unschedule(jobid) from cron.job")
+        conn.execute("delete from cron.job_run_details")
+        conn.execute("revoke usage on schema cron from mdm_admin")
 
 
 @pytest.fixture

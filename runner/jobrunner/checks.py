@@ -149,11 +149,16 @@ def cron(session: Session) -> Iterator[Finding]:
     else:
         found = session.run(inspect.cron())
         if found.failed:
-            yield Finding("pg_cron", WARN, f"last run failed: {found.failed}", "repair it, then mdm.schedule_cleanup()")
-        elif not found.scheduled:
-            yield Finding("pg_cron", OK, "installed, nothing of ours is scheduled: the runners do the upkeep")
+            remedy = "repair what it says; all runs stand in cron.job_run_details"
+            yield Finding("pg_cron", WARN, f"last run failed: {found.failed}", remedy)
+        elif found.inactive:
+            remedy = "switch it on with cron.alter_job(jobid, active => true), or call mdm.unschedule_cleanup()"
+            yield Finding("pg_cron", WARN, f"switched off: {', '.join(found.inactive)}", remedy)
+        elif not found.active:
+            said = "installed, nothing of ours is scheduled as far as the login sees: the runners do the upkeep"
+            yield Finding("pg_cron", OK, said)
         else:
-            yield Finding("pg_cron", OK, f"{found.scheduled} entries")
+            yield Finding("pg_cron", OK, f"runs {', '.join(found.active)}")
 
 
 def vacuum(session: Session) -> Iterator[Finding]:

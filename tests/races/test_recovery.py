@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from cluster import crash
 from jobrunner import devserver, schema
 from jobrunner.devserver import Server
 from jobs import (
@@ -140,12 +141,6 @@ def test_recovered_jobs_run_alone_also_after_a_failure(conn: Connection) -> None
     fail(conn, first, retry_after=timedelta(0))
     assert job(conn, made[0])["run_alone"]
     assert [len(claim(conn, limit=10)) for _ in range(4)] == [1, 1, 1, 0]
-
-
-def crash(server: Server) -> None:
-    """Stop the server as a power cut would."""
-    command = [server.bin / "pg_ctl", "-D", server.data, "-m", "immediate", "-w", "stop"]
-    assert devserver.run(command, server.base).returncode == 0
 
 
 def test_b13_a_sweep_that_a_crash_interrupts_is_done_whole_by_the_next(own_server: Server) -> None:

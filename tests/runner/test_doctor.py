@@ -143,6 +143,64 @@ def test_doctor_names_who_holds_the_oldest_snapshot(
     assert f"pid {reader.info.backend_pid} (report)" in str(found["found"])
 
 
+# -- pg_cron
+
+
+@pytest.fixture
+def cron(cron_dsn: str, connect: Callable[..., Connection]) -> Connection:
+    """A session of the database that pg_cron runs in, where the upkeep is scheduled."""
+    owner = connect(dsn=cron_dsn)
+    owner.execute("select mdm.schedule_cleanup()")
+    return owner
+
+
+def found_of_cron(cron_dsn: str) -> Finding:
+    return examined(cron_dsn)[1]["pg_cron"]
+
+
+def run_of(owner: Connection, state: str, message: str) -> None:
+    """Let mdm_cleanup have run."""
+    owner.execute(
+        "insert into cron.job_run_details (jobid, runid, username, command, status, return_message, end_time)"
+        " select jobid, nextval('cron.runid_seq'), username, command, %s, %s, now() from cron.job"
+        " where jobname = 'mdm_cleanup'",
+        (state, message),
+    )
+
+
+def test_doctor_names_what_pg_cron_runs(cron: Connection, cron_dsn: str) -> None:
+    found = found_of_cron(cron_dsn)
+    assert (found["state"], found["found"]) == ("ok", "runs mdm_cleanup, mdm_recover, mdm_trim_cron")
+
+
+def test_doctor_tells_of_pg_cron_where_nothing_is_scheduled(cron: Connection, cron_dsn: str) -> None:
+    cron.execute("select mdm.unschedule_cleanup()")
+    found = found_of_cron(cron_dsn)
+    assert found["state"] == "ok"
+    assert "nothing of ours is scheduled" in str(found["found"])
+
+
+def test_doctor_warns_of_a_run_of_pg_cron_that_failed_until_the_next(cron: Connection, cron_dsn: str) -> None:
+    run_of(cron, "failed", "role does not exist")
+    found = found_of_cron(cron_dsn)
+    assert (found["state"], found["found"]) == ("warn", "last run failed: mdm_cleanup: role does not exist")
+    run_of(cron, "succeeded", "1 row")
+    assert found_of_cron(cron_dsn)["state"] == "ok"
+
+
+def test_doctor_warns_of_an_entry_of_pg_cron_that_is_switched_off(cron: Connection, cron_dsn: str) -> None:
+    cron.execute("select cron.alter_job(jobid, active => false) from cron.job where jobname = 'mdm_recover'")
+    found = found_of_cron(cron_dsn)
+    assert (found["state"], found["found"]) == ("warn", "switched off: mdm_recover")
+    cron.execute("select cron.alter_job(jobid, active => true) from cron.job where jobname = 'mdm_recover'")
+    assert found_of_cron(cron_dsn)["state"] == "ok"
+
+
+def test_doctor_of_a_login_that_may_not_look_into_pg_cron(cron: Connection, cron_dsn: str) -> None:
+    found = found_of_cron(make_conninfo(cron_dsn, user="test_mdm_monitor"))
+    assert (found["state"], found["found"]) == ("ok", "installed; the login may not look into it")
+
+
 # -- what no server of the tests is: the rules alone
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import threading
+
 import prometheus_client
 import psycopg
 import pytest
 from prometheus_client import CollectorRegistry
 
+from cluster import crash
+from jobrunner import devserver, schema
+from jobrunner.devserver import Server
 from jobrunner.errors import PermanentError, Snooze
 from jobrunner.exporter import make_registry
 from jobrunner.job import Context, Handler, Job
 from jobrunner.metrics import OTHER, OUTCOMES, RUN_BUCKETS, WAIT_BUCKETS, PrometheusMeter
-from jobs import Connection, enqueue, make_kind, make_tenant, recover, status
-from runnerkit import drain
+from jobs import Connection, enqueue, make_due, make_kind, make_tenant, recover, status
+from runnerkit import drain, eventually
 from scraped import series, value
 
 KIND = "reindex"
@@ -112,6 +117,53 @@ def test_b96_commit_that_is_refused_is_no_success(fresh_dsn: str) -> None:
         text = counted(fresh_dsn, handler)
         assert attempts(text) == {"failed": 1}
         assert status(conn, job_id) == "pending"
+
+
+@pytest.mark.one_leg("15")
+@pytest.mark.parametrize(("writes", "outcome"), [(False, {"done": 1}), (True, {"failed": 1})])
+def test_b96_server_that_dies_before_the_end_of_a_run_is_no_success(
+    own_server: Server, writes: bool, outcome: dict[str, float]
+) -> None:
+    """The handler was good. Nothing counts while the server is away; then once, as what the server has accepted."""
+    dsn = own_server.dsn("mdm")
+    schema.migrate(dsn)
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("alter system set synchronous_commit = on")  # a claim that was committed is not lost
+        conn.execute("select pg_reload_conf()")
+        eventually(lambda: conn.execute("show synchronous_commit").fetchone() == ("on",))
+        job_id = enqueue(conn)
+    registry = make_registry()
+    meter = PrometheusMeter(registry, [KIND])
+    seen: list[dict[str, float]] = []
+
+    def shown() -> str:
+        return prometheus_client.generate_latest(registry).decode()
+
+    def handler(job: Job, ctx: Context) -> None:
+        if seen:
+            return
+        if writes:
+            ctx.connection().execute("create table effect ()")
+        crash(own_server)
+        restarting.start()
+
+    def restart() -> None:
+        """Once the handler has ended, and its job cannot."""
+        eventually(lambda: value(shown(), "mdm_jobs_processing_seconds_count", kind=KIND) == 1)
+        seen.append(attempts(shown()))
+        devserver.start(own_server.base, own_server.bin)
+
+    restarting = threading.Thread(target=restart)
+    drain(dsn, {KIND: handler}, meter=meter)
+    restarting.join()
+    assert seen == [{}]
+    assert attempts(shown()) == outcome
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        if writes:
+            make_due(conn, job_id)
+        drain(dsn, {KIND: handler}, meter=meter)
+        assert status(conn, job_id) == "done"
+    assert attempts(shown()) == {"done": 1, **outcome}
 
 
 def test_s75_rate_limit_hits_are_counted(conn: Connection, dsn: str) -> None:

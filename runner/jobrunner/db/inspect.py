@@ -33,9 +33,10 @@ class Storage(NamedTuple):
 
 
 class Cron(NamedTuple):
-    """What pg_cron does for the upkeep: entries that are scheduled, and those whose last run failed."""
+    """What pg_cron does for the upkeep: entries that run, those that are switched off, and what failed last time."""
 
-    scheduled: int
+    active: list[str]
+    inactive: list[str]
     failed: str | None
 
 
@@ -161,9 +162,10 @@ def has_cron() -> Call[tuple[bool, bool]]:
 def cron() -> Call[Cron]:
     """Tell what pg_cron does for the upkeep, as far as the login may see; only where has_cron says that it may."""
     return Call(
-        """select count(*)::int,
-             string_agg(j.jobname || ': ' || d.return_message, '; ' order by j.jobname)
-               filter (where d.status = 'failed')
+        """select coalesce(array_agg(j.jobname::text order by j.jobname) filter (where j.active), '{}'),
+             coalesce(array_agg(j.jobname::text order by j.jobname) filter (where not j.active), '{}'),
+             string_agg(format('%s: %s', j.jobname, d.return_message), '; ' order by j.jobname)
+               filter (where j.active and d.status = 'failed')
            from cron.job j
            left join lateral (
              select r.status, r.return_message
@@ -171,8 +173,7 @@ def cron() -> Call[Cron]:
              where r.jobid = j.jobid
              order by r.runid desc
              limit 1) d on true
-           where j.jobname like 'mdm\\_%'
-             and j.active""",
+           where j.jobname like 'mdm\\_%'""",
         lambda rows: Cron._make(rows[0]),
     )
 

@@ -85,6 +85,12 @@ def test_invariant_5_part_that_fails_stops_no_other(fresh_dsn: str, connect: Cal
     assert status(conn, dead) == "dlq"
 
 
+def test_cleanup_leaves_the_session_as_it_was(conn: Connection) -> None:
+    conn.execute("set synchronous_commit = on")
+    conn.execute("call mdm.cleanup_jobs()")
+    assert conn.execute("show synchronous_commit").fetchone() == ("on",)
+
+
 def test_cleanup_commits_and_so_refuses_a_transaction(connect: Callable[..., Connection]) -> None:
     with pytest.raises(psycopg.Error) as raised:
         connect(autocommit=False).execute("call mdm.cleanup_jobs()")

@@ -2,55 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
 import pytest
 
-from cluster import make_logins, missing, running_server
-from jobrunner import devserver, schema
+from jobrunner import devserver
 from jobrunner.devserver import Server
-from jobs import age, call, make_job, refused, rows, status, value
+from jobs import age, call, enqueue, make_job, refused, rows, status, value
 from runnerkit import eventually
 from sqlcoverage import sql_coverage
 
 Connection = psycopg.Connection[Any]
 
 ENTRIES = ["mdm_cleanup", "mdm_recover", "mdm_trim_cron"]
-
-
-def has_pg_cron() -> bool:
-    """Whether the binaries that the tests run on come with pg_cron."""
-    return any((devserver.find_bin().parent / "lib").glob("pg_cron.so")) or any(
-        Path("/usr/lib/postgresql").glob(f"{devserver.find_bin().parent.name}/lib/pg_cron.so")
-    )
-
-
-@pytest.fixture(scope="module")
-def cron_server() -> Iterator[Server]:
-    """A server that runs pg_cron in its migrated database `mdm`."""
-    if not has_pg_cron():
-        missing("pg_cron", f"{devserver.find_bin()} comes without it")
-    options = {
-        "shared_preload_libraries": "pg_cron",
-        "cron.database_name": "mdm",
-        "cron.use_background_workers": "on",
-        "max_worker_processes": "20",
-    }
-    with running_server(**options) as server:
-        dsn = server.dsn("mdm")
-        schema.migrate(dsn)
-        with psycopg.connect(dsn, autocommit=True) as conn:
-            conn.execute("create extension pg_cron")
-            make_logins(conn)
-        yield server
-
-
-@pytest.fixture
-def cron_dsn(cron_server: Server) -> str:
-    return cron_server.dsn("mdm")
 
 
 def scheduled(conn: Connection) -> list[tuple[str, str]]:
@@ -82,7 +48,7 @@ def test_schedule_cleanup_is_idempotent_and_ticks(
         assert sorted(row["job_name"] for row in call(admin, "schedule_cleanup")) == ENTRIES
     assert scheduled(owner) == [(name, "test_mdm_admin") for name in ENTRIES]
 
-    stuck = make_job(owner, "running")["id"]
+    stuck = make_job(owner, "running", "index_sync")["id"]
     age(owner, stuck)
     old = make_job(owner, "done", "index_sync")["id"]
     owner.execute("update mdm.aa_job set completed_at = '2020-01-01Z' where id = %s", (old,))
@@ -90,23 +56,27 @@ def test_schedule_cleanup_is_idempotent_and_ticks(
         "insert into cron.job_run_details (jobid, runid, username, command, status, end_time)"
         " select 0, -n, 'test_mdm_admin', 'select 1', 'succeeded', '2020-01-01Z' from generate_series(1, 10000) n"
     )
+    # and jobs whose work is SQL, without a runner
+    admin.execute("select cron.schedule('sql_jobs', '* * * * *', 'call mdm.run_sql_jobs()')")
+    sql_job = enqueue(owner, "cleanup_jobs")
     # pg_cron looks once a minute, and once when it starts
     owner.execute("select cron.alter_job(jobid, '@reboot') from cron.job")
     restart(cron_server)
     admin, owner = connect(role="mdm_admin", dsn=cron_dsn), connect(dsn=cron_dsn)
-    ran = "select count(distinct d.command) = 3 from cron.job_run_details d where d.end_time > '2021-01-01Z'"
+    ran = "select count(distinct d.command) = 4 from cron.job_run_details d where d.end_time > '2021-01-01Z'"
     eventually(lambda: value(owner, ran))
 
     ended = rows(owner, "select command, status, return_message from cron.job_run_details where jobid > 0")
     assert {row["status"] for row in ended} == {"succeeded"}, ended
     assert status(owner, stuck) == "pending"
     assert status(owner, old) == "gone"
+    assert status(owner, sql_job) == "done"
     assert value(owner, "select count(*) from cron.job_run_details where jobid = 0") == 0
     assert value(owner, "select count(*) from mdm.v_job_health where subject = '(upkeep)' and warning is not null") == 0
 
     assert value(admin, "select mdm.unschedule_cleanup()") == 3
     assert value(admin, "select mdm.unschedule_cleanup()") == 0
-    assert scheduled(owner) == []
+    assert scheduled(owner) == [("sql_jobs", "test_mdm_admin")]
 
 
 @pytest.mark.slow
