@@ -14,7 +14,7 @@ Series = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
 def get(port: int, path: str) -> tuple[int, str]:
     """Get a page of an exporter on 127.0.0.1: status and body."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

@@ -28,9 +28,14 @@ def effect(job: Job, ctx: Context) -> None:
 
 
 def loud(job: Job, ctx: Context) -> None:
-    """Commit an effect at once on a connection of its own, then take the payload's `seconds`."""
+    """Commit an effect at once on a connection of its own, then take the payload's `seconds`.
+
+    With `held` in the payload, stay until the table has an effect labelled `go`.
+    """
     with psycopg.connect(os.environ["JOBRUNNER_DSN"], autocommit=True) as conn:
         conn.execute("insert into public.effect (job_id, label, pid) values (%s, 'start', %s)", (job.id, os.getpid()))
+        while job.payload.get("held") and not conn.execute("select 1 from public.effect where label = 'go'").fetchone():
+            sleep(0.02)
     sleep(job.payload.get("seconds", 0))
 
 

@@ -19,7 +19,7 @@ RUN = Path(__file__).with_name("run.py")
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run bin/bench as a process of its own."""
     return subprocess.run(
-        [sys.executable, str(RUN), *arguments], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, str(RUN), *arguments], capture_output=True, text=True, check=False, timeout=300
     )
 
 

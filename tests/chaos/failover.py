@@ -102,13 +102,13 @@ def _fail_over(world: World, primary: Server, standby: Server) -> None:
         promoted = monotonic()
         at = value(conn, "select clock_timestamp()")
         first = "select min(claimed_at) from mdm.aa_job where claimed_at > %s"
-        seconds = (eventually(lambda: value(conn, first, at), 40) - at).total_seconds()
+        seconds = (eventually(lambda: value(conn, first, at), 60) - at).total_seconds()
         print(f"  promoted after {promoted - began:.2f} s, first claim {seconds:.2f} s after that")
         eventually(lambda: len(producer.committed) > before + 20, 60)
         producer.stop()
         for runner in runners:
             runner.signal(TERM)
-            world.expect(runner.end(30) == 0, f"a runner: {runner.log[-300:]}")
+            world.expect(runner.end() == 0, f"a runner: {runner.log[-300:]}")
             runner.close()
         _rest(world, conn, dsn, [runner.pid for runner in runners])
         judge_keys(world, conn, producer.committed, producer.rolled_back)
@@ -121,5 +121,5 @@ def _rest(world: World, conn: Connection, dsn: str, pids: list[int]) -> None:
     """Claims whose answer was lost with the primary are recovered; then all is done."""
     recover_of(conn, pids)
     rest = world.runner(["failover"], "--drain-all", dsn=dsn)
-    world.expect(rest.end(60) == 0, f"the rest: {rest.log[-300:]}")
+    world.expect(rest.end() == 0, f"the rest: {rest.log[-300:]}")
     rest.close()

@@ -72,7 +72,7 @@ class Storm:
     def terminate(self) -> None:
         number = random.randrange(4)
         self.runners[number].signal(TERM)
-        self.runners[number].end(20)
+        self.runners[number].end()
         self.replace(number)
 
     def freeze(self) -> None:
@@ -185,7 +185,7 @@ def _settle(world: World, conn: Connection, storm: Storm, producers: list[Produc
     for runner in storm.runners:
         # told to stop before it had started; started while there was no server
         world.expect(
-            runner.end(30) in (0, 5, -TERM, ConnectError.exit_code),
+            runner.end() in (0, 5, -TERM, ConnectError.exit_code),
             f"a runner ended with {runner.process.returncode}: {runner.log[-500:]}",
         )
         world.expect("Traceback" not in runner.log, f"a runner's log has a traceback: {runner.log[-800:]}")

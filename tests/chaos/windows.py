@@ -116,7 +116,7 @@ def _kill(world: World, conn: Connection, proxy: Proxy, window: Window, number: 
         _bring(world, window, gate, runner)
         runner.signal(KILL)
         runner.end()
-        eventually(lambda: window.left in states(conn, window.kind), 5)
+        eventually(lambda: window.left in states(conn, window.kind))
         _no_backend(conn)
     except AssertionError as error:
         print(f"  {window.where}: {error}: {runner.log[-500:]}", flush=True)
@@ -138,7 +138,7 @@ def _bring(world: World, window: Window, gate: Gate, runner: Command) -> None:
     if window.stops:
         runner.signal(signal.SIGTERM)
     if window.at:
-        eventually(gate.reached.is_set, 20, 0.005)
+        eventually(gate.reached.is_set, every=0.005)
     assert runner.process.poll() is None, f"the runner had ended with {runner.process.returncode}"
 
 

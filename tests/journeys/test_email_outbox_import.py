@@ -95,7 +95,7 @@ def test_b109_mails_that_cannot_be_sent_hold_up_nobody(
     mixed = send_email(own, tenant, "bad@example.org", "mixed@example.org")
     good = [send_email(own, tenant, f"good{number}@example.org") for number in range(5)]
     with jobrunner(worker_dsn, "--kinds", "email_send", **environ) as command:
-        eventually(lambda: value(own, "select count(*) from mdm.aa_job where completed_at is not null") == 56, 30)
+        eventually(lambda: value(own, "select count(*) from mdm.aa_job where completed_at is not null") == 56, 60)
         command.signal(TERM)
         assert command.end() == 0
     assert {status(own, job_id) for job_id in [*bad, mixed]} == {"dlq"}
@@ -146,11 +146,11 @@ def test_b111_a_slow_endpoint_holds_up_neither_others_nor_other_kinds(
             make_event(own, tenant, "quick")
         reindex = call(own, "enqueue_job", job_kind="reindex")[0]["enqueue_job"]
         eventually(lambda: len(consumed.ids("/quick")) == 20 and status(own, reindex) == "done")
-        assert monotonic() - began < 5
+        assert monotonic() - began < 8, "the slow endpoint is given up after 10 s"
         assert consumed.at_once["/slow"] <= 8
-        eventually(lambda: endpoint(own, slow)["failures"] == 1, 20)
+        eventually(lambda: endpoint(own, slow)["failures"] == 1, 60)
         command.signal(TERM)
-        assert command.end(30) == 0
+        assert command.end() == 0
     assert len(consumed.ids("/slow")) <= 2 * 8, "paused after a round, then probed"
 
 

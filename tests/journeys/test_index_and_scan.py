@@ -72,8 +72,8 @@ def test_toggles_and_uploads_come_to_their_results(
             own.execute("update mdm.ddm_entity_type set is_external_source_target = true")
             good, bad = attach(own, tenant, "good", 4), attach(own, tenant, "bad", len(MARKER))
             lost, outside = attach(own, tenant, "lost", 1), attach(own, tenant, "../bad", 1)
-            eventually(lambda: attribute_status(own, "name") == attribute_status(own, "note") == "active", 30)
-            eventually(lambda: value(own, "select gin_index_status from mdm.ddm_entity_type") == "active", 30)
+            eventually(lambda: attribute_status(own, "name") == attribute_status(own, "note") == "active", 60)
+            eventually(lambda: value(own, "select gin_index_status from mdm.ddm_entity_type") == "active", 60)
             eventually(lambda: attachment(own, outside)["virus_scan_status"] == "failed")
             eventually(lambda: attachment(own, lost)["virus_scan_result"] is not None)
             eventually(lambda: statuses(own) == {"done": 5, "dlq": 1, "pending": 1})
@@ -101,7 +101,7 @@ def test_b101_kill_in_the_middle_of_a_build_ends_in_one_valid_index(
         # the build of the dead runner still has the table: its job waits, and loses no attempt by it
         eventually(lambda: value(own, "select releases from mdm.aa_job"))
         writer.rollback()
-        eventually(lambda: all_done(own), 30)
+        eventually(lambda: all_done(own), 60)
         assert stopped(command) == 0
     assert (status(own, job_id), attribute_status(own, "name")) == ("done", "active")
     assert value(own, "select attempts from mdm.aa_job") == 2
@@ -122,6 +122,6 @@ def test_stop_in_the_middle_of_a_build_gives_the_job_back(
     assert (job["status"], job["attempts"]) == ("pending", 0)
     writer.rollback()
     with jobrunner(worker_dsn, "--kinds", "index_sync", **ddl) as command:
-        eventually(lambda: all_done(own), 30)
+        eventually(lambda: all_done(own), 60)
         assert stopped(command) == 0
     assert attribute_status(own, "name") == "active"

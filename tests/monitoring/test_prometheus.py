@@ -151,13 +151,13 @@ def test_a_real_prometheus_scrapes_a_real_runner(conn: Connection, dsn: str, tmp
     arguments = options(["noop"], "--metrics-port", str(port))
     with jobrunner(dsn, *arguments) as command, prometheus(tmp_path, port) as server:
         eventually(lambda: command.events("metrics_served"))
-        [up] = eventually(lambda: asked(server, "up == 1"), seconds=40)
+        [up] = eventually(lambda: asked(server, "up == 1"), seconds=90)
         assert up["metric"]["job"] == "jobs"
         query = 'mdm_jobs_attempts_total{kind="noop", outcome="done"} == 5'
-        assert eventually(lambda: asked(server, query), seconds=40)
-        assert eventually(lambda: asked(server, 'mdm_jobs_dlq{kind="reindex", tenant=""} == 1'), seconds=40)
-        [count] = asked(server, 'mdm_jobs_claim_latency_seconds_count{kind="noop"}')
+        assert eventually(lambda: asked(server, query), seconds=90)
+        assert eventually(lambda: asked(server, 'mdm_jobs_dlq{kind="reindex", tenant=""} == 1'), seconds=90)
+        [count] = eventually(lambda: asked(server, 'mdm_jobs_claim_latency_seconds_count{kind="noop"}'))
         assert count["value"][1] == "5"
-        assert asked(server, "scrape_duration_seconds{job='jobs'} < 5")
-        samples = asked(server, "scrape_samples_scraped{job='jobs'}")
+        assert eventually(lambda: asked(server, "scrape_duration_seconds{job='jobs'} < 5"))
+        samples = eventually(lambda: asked(server, "scrape_samples_scraped{job='jobs'}"))
         assert 0 < int(samples[0]["value"][1]) < 1000

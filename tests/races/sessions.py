@@ -13,9 +13,9 @@ import psycopg
 Connection = psycopg.Connection[Any]
 T = TypeVar("T")
 
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 120.0
 # No wait of these tests is longer; whatever hangs is an error of its session.
-OPTIONS = "-c statement_timeout=30s"
+OPTIONS = "-c statement_timeout=100s"
 # For calls that must not wait for another session's locks at all.
 IMPATIENT = f"{OPTIONS} -c lock_timeout=1s"
 

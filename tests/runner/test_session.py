@@ -186,7 +186,7 @@ def test_session_survives_what_a_handler_does_to_the_connection(opened: Open, le
 
 def test_session_opens_again_after_its_backend_was_ended(conn: Connection, opened: Open) -> None:
     session = opened()
-    conn.execute("select pg_terminate_backend(%s, 5000)", (session.connection().info.backend_pid,))
+    conn.execute("select pg_terminate_backend(%s, 30000)", (session.connection().info.backend_pid,))
     with pytest.raises(psycopg.OperationalError):
         session.run(ask("select 1"))
     assert session.run(ask("select 1")) == 1
@@ -208,7 +208,7 @@ def test_session_severed_by_another_thread_fails_at_once_and_opens_again(conn: C
     eventually(lambda: value(conn, "select count(*) from pg_stat_activity where pid = %s and state = 'active'", pid))
     assert session.busy_seconds > 0
     cut = session.sever()
-    thread.join(5)
+    thread.join(30)
     assert len(failed) == 1
     assert cut is not None
     session.close()

@@ -12,6 +12,7 @@ import pytest
 from jobrunner.errors import PermanentError, RetryLater, Snooze
 from jobrunner.job import Context, Job
 from jobrunner.shared import Mode
+from jobrunner.sizing import Sizing
 from jobs import (
     Connection,
     actions,
@@ -42,7 +43,8 @@ def name_of(conn: Connection, tenant: Any) -> str:
     return str(value(conn, "select name from mdm.aa_tenant where id = %s", tenant))
 
 
-def test_slot_finishes_quick_jobs_together(conn: Connection, dsn: str) -> None:
+def test_slot_finishes_quick_jobs_together(conn: Connection, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sizing, "limit", lambda sizing: 20)  # what quick runs lead to on an idle machine
     for _ in range(60):
         enqueue(conn, KIND)
     seen: list[Job] = []
@@ -50,7 +52,7 @@ def test_slot_finishes_quick_jobs_together(conn: Connection, dsn: str) -> None:
     assert (tally.done, len(seen), len({job.id for job in seen})) == (60, 60, 60)
     assert statuses(conn) == {"done": 60}
     transactions = value(conn, "select count(distinct xmin::text) from mdm.aa_job")
-    assert transactions < 20, "they were finished one by one"
+    assert transactions < 10, "they were finished one by one"
     assert violations(conn) == {}
 
 
@@ -218,7 +220,7 @@ def test_slot_obeys_what_a_handler_raises(
     row = job(conn, job_id)
     assert (row["status"], row["attempts"], row["last_error"]) == (state, attempts, text)
     if "busy" in text or "not now" in text:
-        assert value(conn, "select %s - clock_timestamp() between '1:59:50' and '2:00:00'", row["available_at"])
+        assert value(conn, "select %s - clock_timestamp() between '1:59:00' and '2:00:00'", row["available_at"])
 
 
 def test_slot_buries_a_job_after_its_last_attempt(conn: Connection, dsn: str) -> None:
@@ -341,7 +343,7 @@ def test_slot_lost_answer_to_a_commit_counts_as_the_success_it_was(conn: Connect
         ctx.connection().execute(MARK, ("written", tenant))
         # Another session finishes the job under the same lease, as if our own commit had gone through unseen.
         call(conn, "finish_job", job_id=job.id, lease_no=job.lease_no)
-        conn.execute("select pg_terminate_backend(%s, 5000)", (ctx.connection().info.backend_pid,))
+        conn.execute("select pg_terminate_backend(%s, 30000)", (ctx.connection().info.backend_pid,))
 
     tally = drain(dsn, {KIND: handler})
     assert (tally.done, tally.failed, tally.lost) == (1, 0, 0)
@@ -353,7 +355,7 @@ def test_slot_commit_that_was_cut_off_is_a_failure(conn: Connection, dsn: str) -
 
     def handler(job: Job, ctx: Context) -> None:
         ctx.connection().execute(MARK, ("written", tenant))
-        conn.execute("select pg_terminate_backend(%s, 5000)", (ctx.connection().info.backend_pid,))
+        conn.execute("select pg_terminate_backend(%s, 30000)", (ctx.connection().info.backend_pid,))
 
     tally = drain(dsn, {KIND: handler})
     assert (tally.done, tally.failed, tally.lost) == (0, 1, 0)
@@ -406,8 +408,8 @@ def test_b83_slot_puts_throttled_jobs_off_without_using_up_attempts(conn: Connec
     delays = sorted(
         value(conn, "select extract(epoch from %s - clock_timestamp())", row["available_at"]) for row in waiting
     )
-    assert 90 < delays[0] < 115
-    assert 540 < delays[-1] < 665
+    assert 60 < delays[0] < 115
+    assert 500 < delays[-1] < 665
 
 
 def test_b24_and_b47_slot_runs_handlers_outside_of_any_transaction(fresh_dsn: str, connect: Any) -> None:

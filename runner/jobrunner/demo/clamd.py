@@ -48,7 +48,7 @@ def running_clamd(program: str, **settings: str) -> Iterator[Path]:
         yield base / "socket"
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
         shutil.rmtree(base)
 
 

@@ -57,7 +57,7 @@ class Postbox:
 def postbox(**options: Any) -> Iterator[tuple[Postbox, int]]:
     """A mail server on 127.0.0.1: what it got, and its port."""
     box = Postbox()
-    controller = Controller(box, hostname="127.0.0.1", port=free_port(), **options)
+    controller = Controller(box, hostname="127.0.0.1", port=free_port(), ready_timeout=60, **options)
     controller.start()
     try:
         yield box, controller.port

@@ -34,7 +34,7 @@ def tenant(conn: Connection) -> UUID:
 @pytest.fixture
 def consumer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hooks]:
     monkeypatch.setenv("JOBRUNNER_WEBHOOK_ALLOW", "127.0.0.0/8")
-    monkeypatch.setenv("JOBRUNNER_WEBHOOK_TIMEOUT_SECONDS", "0.5")
+    monkeypatch.setenv("JOBRUNNER_WEBHOOK_TIMEOUT_SECONDS", "20")
     with hooks() as consumer:
         yield consumer
 
@@ -153,8 +153,9 @@ def test_outbox_dispatch_of_a_zombie_records_nothing(conn: Connection, tenant: U
 
 @pytest.mark.parametrize("path", ["/silent", "/closed"])
 def test_b111_outbox_dispatch_pauses_an_endpoint_without_an_answer(
-    conn: Connection, tenant: UUID, consumer: Hooks, path: str
+    conn: Connection, tenant: UUID, consumer: Hooks, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("JOBRUNNER_WEBHOOK_TIMEOUT_SECONDS", "1.5")
     consumer.answers["/silent"] = lambda request: (consumer.over.wait(30), None)[-1]
     url = consumer.url(path) if path == "/silent" else "http://127.0.0.1:1/"
     dead = make_endpoint(conn, tenant, url)

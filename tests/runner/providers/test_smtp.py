@@ -83,7 +83,7 @@ def test_session_encrypts_checks_the_certificate_and_logs_in(certificate: tuple[
 
         def settings(**more: str) -> SmtpSettings:
             given = {"host": "localhost", "user": "u", "password": "p", "ca_file": str(certificate[0]), **more}
-            return SmtpSettings(port=port, sender=SENDER, tls=tls, timeout_seconds=5.0, **given)  # type: ignore[arg-type]
+            return SmtpSettings(port=port, sender=SENDER, tls=tls, timeout_seconds=30.0, **given)  # type: ignore[arg-type]
 
         deliver(settings())
         assert box.addressees == ["a@example.org"]
@@ -98,7 +98,7 @@ def test_session_encrypts_checks_the_certificate_and_logs_in(certificate: tuple[
 
 def test_session_refuses_to_go_on_without_encryption() -> None:
     with postbox() as (box, port):
-        settings = SmtpSettings("127.0.0.1", port, SENDER, user="u", password="p", timeout_seconds=5.0)
+        settings = SmtpSettings("127.0.0.1", port, SENDER, user="u", password="p", timeout_seconds=30.0)
         with pytest.raises(MailUnavailable, match="STARTTLS"):
             deliver(settings)
         assert box.raw == []
