@@ -85,7 +85,7 @@ def mapped() -> Iterator[None]:
 
 def as_job(row: Row) -> Job:
     """The job that a handler gets of a claimed row."""
-    return Job(**{name: row[name] for name in Job.__dataclass_fields__})
+    return Job(**{name: row[name] for name in Job._fields})
 
 
 def run(handler: Handler, conn: Connection, row: Row, **options: Any) -> LentContext:

@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
@@ -45,8 +44,7 @@ class ClaimedRow(NamedTuple):
     last_error: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """A claimed job: the columns of mdm.aa_job that a handler may want."""
 
     id: int
@@ -72,24 +70,24 @@ class Job:
     def from_row(cls, row: ClaimedRow) -> Job:
         """Build the job; raises PermanentError when Python cannot hold the payload."""
         return cls(
-            id=row.id,
-            lease_no=row.lease_no,
-            job_kind=row.job_kind,
-            tenant_id=UUID(row.tenant_id) if row.tenant_id is not None else None,
-            priority=row.priority,
-            available_at=_instant(row.available_epoch),
-            payload=_parsed(row.payload),
-            context=_parsed(row.context) if row.context is not None else None,
-            attempts=row.attempts,
-            max_attempts=row.max_attempts,
-            idempotency_key=row.idempotency_key,
-            key_no=row.key_no,
-            claimed_by=row.claimed_by,
-            claimed_at=_instant(row.claimed_epoch),
-            created_at=_instant(row.created_epoch),
-            releases=row.releases,
-            recoveries=row.recoveries,
-            last_error=row.last_error,
+            row.id,
+            row.lease_no,
+            row.job_kind,
+            UUID(row.tenant_id) if row.tenant_id is not None else None,
+            row.priority,
+            _instant(row.available_epoch),
+            _parsed(row.payload),
+            _parsed(row.context) if row.context is not None else None,
+            row.attempts,
+            row.max_attempts,
+            row.idempotency_key,
+            row.key_no,
+            row.claimed_by,
+            _instant(row.claimed_epoch),
+            _instant(row.created_epoch),
+            row.releases,
+            row.recoveries,
+            row.last_error,
         )
 
 

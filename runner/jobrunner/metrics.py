@@ -6,13 +6,14 @@ into `other`, there is no label of a tenant, an error or a worker (B95).
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import prometheus_client
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry
 
+from jobrunner.histograms import Histograms
 from jobrunner.job import ClaimedRow
 
 OTHER: Final = "other"
@@ -51,19 +52,19 @@ class PrometheusMeter(Meter):
         def counter(name: str, text: str, *labels: str) -> prometheus_client.Counter:
             return prometheus_client.Counter(name, text, labels, registry=registry)
 
-        def histogram(name: str, text: str, buckets: Sequence[float]) -> dict[str, Histogram]:
-            # one for each kind, looked up once: labels() costs more than observe()
-            parent = Histogram(name, text, ("kind",), registry=registry, buckets=buckets)
-            return {kind: parent.labels(kind) for kind in (*self._kinds, OTHER)}
+        def histograms(name: str, text: str, bounds: Sequence[float]) -> Histograms:
+            made = Histograms(name, text, bounds, (*self._kinds, OTHER))
+            registry.register(made)
+            return made
 
         self._kinds = frozenset(kinds)
-        self._latency = histogram(
+        self._latency = histograms(
             "mdm_jobs_claim_latency_seconds", "Age of a job at its claim: now - created_at (S12.2).", WAIT_BUCKETS
         )
-        self._waited = histogram(
+        self._waited = histograms(
             "mdm_jobs_wait_seconds", "Time from when a job was due until its claim: now - available_at.", WAIT_BUCKETS
         )
-        self._processing = histogram("mdm_jobs_processing_seconds", "Time that a handler ran (S12.3).", RUN_BUCKETS)
+        self._processing = histograms("mdm_jobs_processing_seconds", "Time that a handler ran (S12.3).", RUN_BUCKETS)
         self._attempts = counter(
             "mdm_jobs_attempts_total", "Runs by how they ended, once the database knows (S12.4).", "kind", "outcome"
         )
@@ -74,15 +75,19 @@ class PrometheusMeter(Meter):
 
     def claimed(self, rows: Sequence[ClaimedRow]) -> None:
         """Observe how old the jobs are, and how long they were due; by the server's clock alone."""
+        by_kind: defaultdict[str, list[ClaimedRow]] = defaultdict(list)
         for row in rows:
-            kind = self._folded(row.job_kind)
-            self._latency[kind].observe(max(0.0, row.claimed_epoch - row.created_epoch))
-            due_since = max(row.available_epoch, row.created_epoch)
-            self._waited[kind].observe(max(0.0, row.claimed_epoch - due_since))
+            by_kind[row.job_kind].append(row)
+        for job_kind, claimed in by_kind.items():
+            kind = self._folded(job_kind)
+            self._latency.observe(kind, [max(0.0, row.claimed_epoch - row.created_epoch) for row in claimed])
+            self._waited.observe(
+                kind, [max(0.0, row.claimed_epoch - max(row.available_epoch, row.created_epoch)) for row in claimed]
+            )
 
     def ran(self, job_kind: str, seconds: float) -> None:
         """Observe how long a handler ran."""
-        self._processing[self._folded(job_kind)].observe(seconds)
+        self._processing.observe(self._folded(job_kind), (seconds,))
 
     def ended(self, kinds: Iterable[str], outcome: str) -> None:
         """Count runs that ended."""

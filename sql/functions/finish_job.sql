@@ -1,4 +1,5 @@
--- Success (S5.1): the last statement of the handler's transaction, so that its writes and the status commit together.
+-- Success (S5.1): the last statement of the handler's transaction, so that its writes and the status commit together. The row is
+-- reached by id alone, and not locked unless it runs under this lease: a late worker waits for nobody (status as text: finish_jobs).
 create or replace function mdm.finish_job(p_job_id bigint, p_lease_no bigint, p_actor_principal_id uuid default null)
 returns void
 language plpgsql
@@ -11,32 +12,28 @@ set plan_cache_mode = force_generic_plan
 set jit = off
 as $$
 declare
-  v_status mdm.aa_job.status%type;
+  v_found boolean;
 begin
-  -- a lost lease waits for nobody (_lock_leased says why)
-  select j.status
-  into v_status
-  from mdm.aa_job j
-  where j.id = p_job_id
-    and j.lease_no = p_lease_no
-  for no key update;
-  if not found or v_status <> 'running' then
-    perform mdm._raise_lease_lost(p_job_id, p_lease_no);
-  end if;
-
   with done as (
     update mdm.aa_job j
     set status = 'done',
       completed_at = clock_timestamp(),
       last_error = null
     where j.id = p_job_id
-    returning j.id, j.tenant_id, j.job_kind, j.completed_at)
-  insert into mdm.aa_audit_log (occurred_at, action, actor_principal_id, session_role, tenant_id, object_type, object_id, payload)
-  select d.completed_at, 'job_done', mdm._actor(p_actor_principal_id), session_user, d.tenant_id, 'job', d.id::text,
-    jsonb_build_object('job_kind', d.job_kind)
-  from done d
-  join mdm.aa_job_kind k on k.job_kind = d.job_kind
-  where k.audit_level = 'full';
+      and j.lease_no = p_lease_no
+      and j.status::text = 'running'
+    returning j.id, j.tenant_id, j.job_kind, j.completed_at),
+  audit as (
+    insert into mdm.aa_audit_log (occurred_at, action, actor_principal_id, session_role, tenant_id, object_type, object_id, payload)
+    select d.completed_at, 'job_done', mdm._actor(p_actor_principal_id), session_user, d.tenant_id, 'job', d.id::text,
+      jsonb_build_object('job_kind', d.job_kind)
+    from done d
+    join mdm.aa_job_kind k on k.job_kind = d.job_kind
+    where k.audit_level = 'full')
+  select exists (select from done d) into v_found;
+  if not v_found then
+    perform mdm._raise_lease_lost(p_job_id, p_lease_no);
+  end if;
 end
 $$;
 

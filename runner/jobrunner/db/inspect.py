@@ -126,7 +126,7 @@ def storage() -> Call[Storage | None]:
 def snapshot() -> Call[Snapshot]:
     """Find what keeps dead rows from being cleaned: sessions, prepared transactions, replication slots."""
     return Call(
-        """select h.holder, coalesce(extract(epoch from clock_timestamp() - h.since), 0)::float8, s.sees_all
+        """select h.holder, coalesce(date_part('epoch', clock_timestamp() - h.since), 0), s.sees_all
            from (select pg_catalog.pg_has_role(current_user, 'pg_read_all_stats', 'usage')) s (sees_all)
            left join lateral (
              select format('pid %s (%s)', a.pid,

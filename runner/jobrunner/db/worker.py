@@ -52,9 +52,9 @@ def claim_job(
     """Claim up to `limit` jobs, in order (S4.1)."""
     return Call(
         """select j.id, j.lease_no, j.job_kind, j.tenant_id::text, j.priority,
-             extract(epoch from j.available_at)::float8, j.payload::text, j.context::text,
+             date_part('epoch', j.available_at), j.payload::text, j.context::text,
              j.attempts, j.max_attempts, j.idempotency_key, j.key_no, j.claimed_by,
-             extract(epoch from j.claimed_at)::float8, extract(epoch from j.created_at)::float8,
+             date_part('epoch', j.claimed_at), date_part('epoch', j.created_at),
              j.releases, j.recoveries, j.run_alone, j.last_error
            from mdm.claim_job(p_worker_id => %(worker_id)s::text, p_kinds => %(kinds)s::text[],
              p_tenant_ids => %(tenant_ids)s::uuid[], p_limit => %(limit)s::int, p_floor => %(floor)s::jsonb) j""",
@@ -102,7 +102,7 @@ def fail_job(
 ) -> Call[Failed | None]:
     """End a run that failed (S5.2, S5.3); MJ001 when the lease is lost."""
     return Call(
-        """select f.status::text, extract(epoch from f.available_at - clock_timestamp())::float8
+        """select f.status::text, date_part('epoch', f.available_at - clock_timestamp())
            from mdm.fail_job(p_job_id => %(job_id)s, p_lease_no => %(lease_no)s, p_error => %(error)s,
              p_retryable => %(retryable)s, p_retry_after => %(retry_after)s::interval) f""",
         lambda rows: Failed._make(rows[0]) if rows else None,
@@ -184,8 +184,8 @@ def notify(*, payload: str) -> Call[None]:
 def job_kind_settings(*, kinds: Sequence[str]) -> Call[list[KindSettings]]:
     """Read what the runner has to know of its kinds; an unregistered kind gives no row (D14)."""
     return Call(
-        """select s.job_kind, extract(epoch from s.stale_ttl)::float8,
-             extract(epoch from s.handler_timeout)::float8, s.paused
+        """select s.job_kind, date_part('epoch', s.stale_ttl),
+             date_part('epoch', s.handler_timeout), s.paused
            from mdm.job_kind_settings(p_kinds => %(kinds)s::text[]) s""",
         lambda rows: [KindSettings._make(row) for row in rows],
         {"kinds": list(kinds)},

@@ -72,6 +72,15 @@ def test_finish_jobs_takes_a_job_given_twice_once(conn: Connection) -> None:
     assert actions(conn, claimed["id"]) == ["job_enqueued", "job_done"]
 
 
+def test_finish_jobs_takes_a_lease_for_its_own_job_only(conn: Connection) -> None:
+    first, second = (make_job(conn, "running") for _ in range(2))
+    crossed = [second["lease_no"], first["lease_no"]]
+    assert finish_jobs(conn, [first["id"], second["id"]], crossed) == []
+    assert statuses(conn) == {"running": 2}
+    leases = [first["lease_no"], 1, 2**53 - 1]
+    assert finish_jobs(conn, [first["id"]] * 3, leases) == [first["id"]], "one of three leases for the job is its own"
+
+
 def test_d15_finish_jobs_of_an_exceptions_kind_is_not_audited(conn: Connection) -> None:
     claimed = make_job(conn, "running", "cleanup_jobs")
     assert finish_jobs(conn, [claimed["id"]], [claimed["lease_no"]]) == [claimed["id"]]
