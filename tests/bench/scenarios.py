@@ -11,6 +11,7 @@ from imports import import_rows
 from kit import Bench, fill, milliseconds, percentile, wait_until
 from reindexing import reindex
 from retention import retention
+from throttled import throttled
 from webhooks import webhooks
 
 ENQUEUE: Final = "select mdm.enqueue_job('noop', jsonb_build_object('t', extract(epoch from clock_timestamp())));\n"
@@ -132,7 +133,8 @@ def backlog(bench: Bench) -> None:
 
 
 SCENARIOS: Final = {
-    each.__name__: each for each in (enqueue, drain, write, pickup, steady, backlog, retention, webhooks, reindex)
+    each.__name__: each
+    for each in (enqueue, drain, write, pickup, steady, backlog, throttled, retention, webhooks, reindex)
 } | {"import": import_rows}
 
 
