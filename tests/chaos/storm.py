@@ -139,7 +139,7 @@ def run(world: World, conn: Connection) -> None:
     for producer in producers:
         producer.start()
     with recovery(world, storm):
-        fired = _rage(world, storm, 25 if world.quick else 140)
+        fired = _rage(world, storm, 18 if world.quick else 140)
     with world.connect() as conn:
         for name in ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"):
             conn.execute(f"alter database mdm reset {name}".encode())

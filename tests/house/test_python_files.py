@@ -11,6 +11,8 @@ import pytest
 
 from cluster import ROOT
 
+pytestmark = pytest.mark.one_leg("18")
+
 PACKAGE = ROOT / "runner" / "jobrunner"
 # The demo plays the platform, whose tables it fills; the throw-away server makes its database in single-user mode.
 APART = {PACKAGE / "devserver.py", *(PACKAGE / "demo").glob("*.py")}

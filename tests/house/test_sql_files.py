@@ -11,6 +11,8 @@ import pytest
 from cluster import ROOT
 from jobrunner import schema
 
+pytestmark = pytest.mark.one_leg("18")
+
 SQL = ROOT / "sql"
 LISTS = ("once.sql", "always.sql")
 FILES = sorted(str(path.relative_to(SQL)) for path in SQL.rglob("*.sql"))

@@ -10,8 +10,6 @@ import pytest
 
 from cluster import ROOT
 
-pytestmark = pytest.mark.one_leg("18")
-
 PATHS = os.pathsep.join([str(ROOT / "tests"), str(ROOT / "runner")])
 
 
@@ -23,12 +21,19 @@ def chaos(*arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
     )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chapters", [("windows", "zombies"), ("silent", "returns", "failover"), ("disk", "storm")])
+@pytest.mark.parametrize(
+    "chapters",
+    [
+        pytest.param(("windows", "zombies"), marks=pytest.mark.one_leg("18")),
+        pytest.param(("silent", "returns", "failover"), marks=pytest.mark.one_leg("15")),
+        pytest.param(("disk", "storm"), marks=pytest.mark.one_leg("18")),
+    ],
+)
 def test_chaos_loses_nothing(chapters: tuple[str, ...]) -> None:
     done = chaos("--quick", *chapters)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -36,6 +41,7 @@ def test_chaos_loses_nothing(chapters: tuple[str, ...]) -> None:
     assert "BROKEN" not in done.stdout
 
 
+@pytest.mark.one_leg("15")
 def test_chaos_names_the_chapters_it_has() -> None:
     done = chaos("nosuch")
     assert done.returncode == 2

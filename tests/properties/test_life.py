@@ -407,7 +407,7 @@ def test_life_of_jobs_is_as_the_model_says(conn: Connection, connect: Any) -> No
     run_state_machine_as_test(
         lambda: Life(conn, producer),
         settings=settings(
-            max_examples=2000 if long else 40,
+            max_examples=2000 if long else 25,
             stateful_step_count=50,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -10,6 +10,8 @@ from jobrunner.buckets import HORIZON_SECONDS, Buckets, Cap
 from jobrunner.db.worker import RateLimit
 from jobrunner.job import ClaimedRow
 
+pytestmark = pytest.mark.one_leg("18")
+
 TENANT = "00000000-0000-0000-0000-000000000001"
 
 

@@ -18,6 +18,8 @@ from jobrunner.cli import execute
 from jobs import Connection, claim_one, enqueue, finish, job, make_kind, make_tenant, statuses, value
 from runnerkit import options, run
 
+pytestmark = pytest.mark.one_leg("18")
+
 Refused = Callable[..., str]
 
 

@@ -16,6 +16,8 @@ from cluster import ROOT, make_base
 from jobrunner import devbinaries, devdb, devserver
 from jobrunner.devserver import DevServerError, Server
 
+# What does not depend on which server it is: the other leg starts servers enough.
+any_server = pytest.mark.one_leg("18")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it is about dropping root's rights")
 
 
@@ -55,6 +57,7 @@ def test_start_keeps_the_data_and_forgets_earlier_options(base: Path) -> None:
         )
 
 
+@any_server
 def test_start_after_a_crash_whose_pid_another_program_has_now(base: Path) -> None:
     server = devserver.start(base)
     pid_file = server.data / "postmaster.pid"
@@ -66,6 +69,7 @@ def test_start_after_a_crash_whose_pid_another_program_has_now(base: Path) -> No
         assert conn.execute("select 1").fetchone() == (1,)
 
 
+@any_server
 def test_start_where_another_server_has_the_port_is_one_clear_line(base: Path) -> None:
     first = devserver.start(base)
     second = make_base()
@@ -88,6 +92,7 @@ def test_start_below_a_path_that_is_too_long_for_a_socket(base: Path) -> None:
         devserver.start(base / ("x" * 100))
 
 
+@any_server
 def test_start_of_another_major_version_on_old_data_names_both(base: Path) -> None:
     server = devserver.start(base)
     devserver.stop(server)
@@ -114,6 +119,7 @@ def test_find_bin_takes_the_variable_then_debian_then_the_wheel(monkeypatch: pyt
 
 
 @as_root
+@any_server
 def test_start_with_binaries_and_data_that_the_servers_user_cannot_reach(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,6 +171,7 @@ def test_start_as_an_ordinary_user_needs_no_rights(base: Path) -> None:
     assert done.stdout.strip() == "nobody"
 
 
+@any_server
 def test_dev_db_start_status_url_stop(capsys: pytest.CaptureFixture[str]) -> None:
     root = make_base()
     root.chmod(0o755)
@@ -194,6 +201,7 @@ def test_dev_db_start_status_url_stop(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @as_root
+@any_server
 def test_dev_db_below_a_closed_home_prints_where_its_files_are(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,8 @@ from psycopg.conninfo import make_conninfo
 from incli import run
 from jobs import Connection, actions, audit, claim_one, enqueue, fail, make_job, make_tenant, status, stored
 
+pytestmark = pytest.mark.one_leg("15")
+
 VERBS = [("replay", "replayed", "pending"), ("discard", "discarded", "gone")]
 
 

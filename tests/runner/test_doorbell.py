@@ -14,6 +14,8 @@ from jobrunner.db.connect import Target
 from jobs import Connection, enqueue, make_kind, statuses, value
 from runnerkit import eventually, serving
 
+pytestmark = pytest.mark.one_leg("18")
+
 KIND = "rung"
 
 

@@ -14,6 +14,8 @@ from jobs import Connection, enqueue, make_kind
 from runnerkit import TERM, Command, eventually, jobrunner, options, run
 from scraped import get, value
 
+pytestmark = pytest.mark.one_leg("15")
+
 
 def port_of(command: Command) -> int:
     """The port that the command says it serves on."""

@@ -10,6 +10,8 @@ import pytest
 from jobrunner.floors import Floors, Ticket
 from jobrunner.job import ClaimedRow
 
+pytestmark = pytest.mark.one_leg("18")
+
 T0 = 1_700_000_000.0
 
 

@@ -50,7 +50,7 @@ class Doing(threading.Thread):
         return self.is_alive()
 
     def result(self) -> Any:
-        self.join(10)
+        self.join(60)
         return self.found[0]
 
 

@@ -24,6 +24,8 @@ from jobs import Connection, claim_one, enqueue, finish, make_job, make_tenant
 from runnerkit import eventually
 from scraped import series, value
 
+pytestmark = pytest.mark.one_leg("15")
+
 PENDING = "mdm_jobs_pending"
 
 

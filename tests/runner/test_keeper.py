@@ -15,6 +15,8 @@ from jobrunner.sizing import MAX_JOBS, Sizing
 from jobs import Connection, actions, call, claim_one, enqueue, job, make_kind, make_tenant, status, statuses, value
 from runnerkit import eventually, serving
 
+pytestmark = pytest.mark.one_leg("15")
+
 KIND = "kept"
 
 

@@ -17,6 +17,8 @@ from incli import run
 from jobs import Connection, actions, audit, call, enqueue, fail, make_job, make_kind, status, value
 from runnerkit import COMMAND, PATH
 
+pytestmark = pytest.mark.one_leg("15")
+
 
 def as_json(dsn: str, *arguments: str) -> Any:
     """What a command prints with --json; it must succeed."""

@@ -11,6 +11,8 @@ import pytest
 
 from jobrunner.outage import Outage, Patience, passes
 
+pytestmark = pytest.mark.one_leg("18")
+
 
 def patience(dice: float = 0.0, outage: Outage | None = None) -> Patience:
     return Patience(outage or Outage(), lambda: dice)

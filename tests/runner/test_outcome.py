@@ -11,6 +11,8 @@ from jobrunner.errors import PermanentError, RetryLater, Snooze
 from jobrunner.job import ClaimedRow, Context, Handler, Job
 from jobrunner.outcome import DONE, ERROR_BYTES, Verdict, clean, outcome_of, run_handler
 
+pytestmark = pytest.mark.one_leg("18")
+
 
 class Nothing(Context):
     """A context that no handler here asks for anything."""

@@ -6,6 +6,8 @@ import pytest
 
 from jobrunner.sizing import MAX_JOBS, RUNS, Sizing
 
+pytestmark = pytest.mark.one_leg("18")
+
 
 def measured(seconds: float, runs: int = RUNS, kind: str = "a") -> Sizing:
     sizing = Sizing()

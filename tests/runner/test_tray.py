@@ -11,6 +11,8 @@ import pytest
 from jobrunner.job import ClaimedRow
 from jobrunner.tray import Hold, State, Tray
 
+pytestmark = pytest.mark.one_leg("18")
+
 
 def rows(count: int, kind: str = "a") -> list[ClaimedRow]:
     return [

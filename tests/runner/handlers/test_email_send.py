@@ -19,6 +19,8 @@ from jobs import Connection, Row, age, audit, claim_one, enqueue, fail, job, mak
 from lent import LeaseLost, run
 from staller import staller
 
+pytestmark = pytest.mark.one_leg("18")
+
 TIMEOUT_SECONDS = 0.5
 STAGES_OF_A_SESSION = 2
 

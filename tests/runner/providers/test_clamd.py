@@ -21,6 +21,8 @@ from jobrunner.providers.clamd import Clamd, ClamdSettings
 from jobrunner.providers.scanner import ScannerUnavailable, ScanRefused
 from runnerkit import eventually
 
+pytestmark = pytest.mark.one_leg("15")
+
 SECONDS = 0.3
 
 

@@ -18,6 +18,8 @@ from jobrunner.handlers.email_message import compose
 from jobrunner.providers.mail import MailUnavailable
 from jobrunner.providers.smtp import SmtpSettings, smtp_session
 
+pytestmark = pytest.mark.one_leg("18")
+
 SENDER = Address("MDM", "mdm", "example.org")
 GOOD = {"JOBRUNNER_SMTP_HOST": "mail.example.org", "JOBRUNNER_SMTP_FROM": "M D <m@example.org>"}
 

@@ -10,6 +10,8 @@ import pytest
 from jobrunner.errors import UsageError
 from jobrunner.providers.storage import ContentRefused, ContentUnavailable, DirectoryStorage
 
+pytestmark = pytest.mark.one_leg("18")
+
 
 @pytest.fixture
 def storage(tmp_path: Path) -> DirectoryStorage:

@@ -17,6 +17,8 @@ from jobrunner.providers.guard import GuardedBackend, is_allowed
 from jobrunner.providers.http import HttpPoster
 from jobrunner.providers.webhook import Answer, WebhookSettings, signed
 
+pytestmark = pytest.mark.one_leg("18")
+
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 
 
