@@ -18,7 +18,8 @@ from jobrunner import schema
 from jobrunner.devserver import Server
 from jobrunner.errors import SchemaError
 from jobrunner.sqlfiles import text_of
-from races.sessions import background, sqlstate, wait_until_blocked
+from races.sessions import background, result, sqlstate, wait_until_blocked
+from runnerkit import eventually
 
 MIGRATE = "import sys; from jobrunner.schema import migrate; migrate(sys.argv[1])"
 # Stops in the middle of the step `tables`, in its transaction, and says so.
@@ -157,6 +158,31 @@ def test_migrate_waits_for_another_migrator_and_then_says_so(empty_dsn: str, mon
         with pytest.raises(SchemaError, match="another migration has run for 1 s"):
             schema.migrate(empty_dsn)
     schema.migrate(empty_dsn)
+
+
+def is_waited_for(conn: psycopg.Connection[Any]) -> bool:
+    blocked = "select exists (select from pg_stat_activity a where %s = any (pg_blocking_pids(a.pid)))"
+    return conn.execute(blocked, (conn.info.backend_pid,)).fetchone() == (True,)
+
+
+def test_b91_install_with_psql_waits_for_a_migrator(pg_server: PgServer, empty_dsn: str) -> None:
+    with psycopg.connect(empty_dsn, autocommit=True) as other:
+        other.execute("select pg_advisory_lock(%s)", (schema.bookkeeping.LOCK_KEY,))
+        psql = background(install, pg_server.server, empty_dsn)
+        eventually(lambda: is_waited_for(other))
+        assert other.execute("select to_regnamespace('mdm')").fetchone() == (None,)
+        other.execute("select pg_advisory_unlock_all()")
+        result(psql)
+        assert other.execute("select to_regclass('mdm.aa_job') is not null").fetchone() == (True,)
+    schema.migrate(empty_dsn)  # psql holds the lock no more
+
+
+def test_install_with_psql_stops_at_the_first_error(pg_server: PgServer, empty_dsn: str) -> None:
+    with psycopg.connect(empty_dsn) as conn:
+        conn.execute("create schema mdm; create view mdm.aa_job_kind as select 1")
+    command = [program(pg_server.server, "psql"), "-X", "-q", "-d", empty_dsn, "-f", ROOT / "sql" / "install.sql"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.count("ERROR")) == (3, 1)
 
 
 def test_migrate_that_meets_a_locked_table_gives_up_and_leaves_all_as_it_was(

@@ -234,6 +234,27 @@ def test_cli_refuses_a_handler_that_is_no_plain_function(
     assert "must be a plain function of (job, ctx)" in refused(dsn, 2, "--handlers", "mine")
 
 
+def test_cli_refuses_a_kind_that_is_no_text(refused: Refused, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("mine")
+    module.HANDLERS = {7: print}  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "mine", module)
+    assert "the kind 7 is no text" in refused(dsn, 2, "--handlers", "mine")
+
+
+@pytest.mark.parametrize(
+    ("body", "remedy"),
+    [("1 / 0", "ZeroDivisionError: division by zero: see"), ("raise SystemExit(3)", "SystemExit: 3: see")],
+)
+def test_cli_refuses_handlers_whose_import_fails(
+    refused: Refused, dsn: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str, remedy: str
+) -> None:
+    (tmp_path / "broken_at_import.py").write_text(f"{body}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    line = refused(dsn, 2, "--handlers", "broken_at_import")
+    assert remedy in line
+    assert line.endswith("broken_at_import.py:1")
+
+
 @pytest.mark.parametrize(
     ("options", "subcommand"),
     [

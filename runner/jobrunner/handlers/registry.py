@@ -13,6 +13,7 @@ from typing import Any, Final
 from jobrunner.errors import UsageError
 from jobrunner.handlers import HANDLERS
 from jobrunner.job import Handler
+from jobrunner.outcome import outcome_of
 
 GROUP: Final = "jobrunner.handlers"
 
@@ -53,6 +54,9 @@ def _loaded(source: str, load: Any) -> Any:
         return load()
     except (ImportError, AttributeError, SyntaxError) as error:
         raise UsageError(f"{source} cannot be imported: {error}: is it installed, or on PYTHONPATH?") from error
+    except (Exception, SystemExit) as error:  # the import runs the code of others
+        found = outcome_of(error)
+        raise UsageError(f"{source} cannot be imported: {found.text}: see {found.where}") from error
 
 
 def _handlers_of(value: Any, name: str, source: str) -> dict[str, Handler]:
@@ -63,6 +67,8 @@ def _handlers_of(value: Any, name: str, source: str) -> dict[str, Handler]:
     if not isinstance(table, Mapping) or not table:
         raise UsageError(f"{source} gives no handlers: it needs a dict HANDLERS of job kind to function")
     for kind, handler in table.items():
+        if not isinstance(kind, str):
+            raise UsageError(f"{source}: the kind {kind!r} is no text: write it in quotes")
         if not callable(handler) or inspect.iscoroutinefunction(handler) or inspect.isgeneratorfunction(handler):
             raise UsageError(f"{source}: the handler of {kind} must be a plain function of (job, ctx)")
     return dict(table)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jobs import Connection, age, call, finish, job, make_job, recover, snapshot, status, value
+from jobs import Connection, age, call, fail, finish, job, make_job, recover, release, snapshot, status, value
 
 
 def extend(conn: Connection, *claimed: dict[str, Any]) -> list[bool]:
@@ -41,6 +41,16 @@ def test_d5_heartbeat_keeps_a_job_from_recovery(conn: Connection) -> None:
     assert recover(conn) == {}
     age(conn, claimed["id"])
     assert recover(conn) == {claimed["id"]: "pending"}
+
+
+@pytest.mark.parametrize("end", [fail, release])
+def test_d5_heartbeat_of_a_run_is_forgotten_when_the_job_waits_again(
+    conn: Connection, end: Callable[[Connection, dict[str, Any]], Any]
+) -> None:
+    claimed = make_job(conn, "running")
+    extend(conn, claimed)
+    end(conn, claimed)
+    assert (status(conn, claimed["id"]), job(conn, claimed["id"])["heartbeat_at"]) == ("pending", None)
 
 
 def test_d5_fresh_claim_needs_no_heartbeat(conn: Connection) -> None:
