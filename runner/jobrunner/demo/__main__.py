@@ -54,4 +54,8 @@ def leave_up(conn: psycopg.Connection[Any], dsn: str, worker_dsn: str, directory
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("run: interrupted: the next run works off what is left", file=sys.stderr)
+        sys.exit(130)

@@ -43,7 +43,12 @@ def drain(settings: Mapping[str, str], *runners: Sequence[str]) -> bool:
                 text=True,
             )
         )
-    ends = [_ended(process, deadline) for process in processes]
+    try:
+        ends = [_ended(process, deadline) for process in processes]
+    finally:
+        for process in processes:
+            process.terminate()  # nothing to one that has ended
+            process.wait()
     return all(ends)
 
 

@@ -34,10 +34,21 @@ def short_ttl(conn: psycopg.Connection[Any]) -> Iterator[None]:
         conn.execute(set_ttl, [Jsonb({"stale_ttl": row[0]})])
 
 
-def kill_runner(conn: psycopg.Connection[Any], box: Postbox, settings: Mapping[str, str]) -> tuple[int, list[int]]:
-    """Start a runner, and kill it once it talks to the mail server; gives its pid and the jobs that it had claimed."""
+def kill_runner(
+    conn: psycopg.Connection[Any], box: Postbox, address: str, settings: Mapping[str, str]
+) -> tuple[int, list[int]]:
+    """Start a runner and kill it while it sends to this address; gives its pid and the jobs that it had claimed."""
     reached, killed = Event(), Event()
-    refusal, box.on_rcpt = box.on_rcpt, lambda address: _hold(reached, killed)
+    answer = box.on_rcpt
+
+    def hold(to: str) -> str | None:
+        if to != address:
+            return answer(to)
+        reached.set()
+        killed.wait(WAIT_SECONDS)
+        return None
+
+    box.on_rcpt = hold
     runner = subprocess.Popen(command(RUNNER), env=environment(settings), stdin=subprocess.DEVNULL)
     try:
         if not reached.wait(WAIT_SECONDS):
@@ -46,17 +57,13 @@ def kill_runner(conn: psycopg.Connection[Any], box: Postbox, settings: Mapping[s
         runner.kill()
         runner.wait()
         killed.set()
-        box.on_rcpt = refusal
+        box.on_rcpt = answer
     claimed = conn.execute(
-        "select id from mdm.aa_job where status = 'running' and split_part(claimed_by, '/', 2) = %s", [str(runner.pid)]
+        """select id from mdm.aa_job where status = 'running' and split_part(claimed_by, '/', 2) = %s
+           order by id""",
+        [str(runner.pid)],
     ).fetchall()
     return runner.pid, [row[0] for row in claimed]
-
-
-def _hold(reached: Event, killed: Event) -> None:
-    """Keep a client waiting until it is killed."""
-    reached.set()
-    killed.wait(WAIT_SECONDS)
 
 
 def stale_at(conn: psycopg.Connection[Any], job_ids: list[int]) -> datetime:

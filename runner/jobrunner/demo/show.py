@@ -91,8 +91,9 @@ def kinds(jobs: Mapping[str, Jobs], checks: Mapping[str, Sequence[Check]]) -> No
 
 def dead(jobs: Iterable[tuple[int, str, str]]) -> None:
     """Print what waits for an operator."""
+    print()
     for job_id, job_kind, error in jobs:
-        print(f"\ndlq      job {job_id}, {job_kind}: {error}")
+        step("dlq", f"job {job_id}, {job_kind}: {error}")
 
 
 def wrong(jobs: Mapping[str, Jobs], checks: Mapping[str, Sequence[Check]]) -> int:

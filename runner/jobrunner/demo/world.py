@@ -146,7 +146,7 @@ def imports(conn: psycopg.Connection[Any], since: datetime) -> list[Check]:
     good = lines > 0 and lines == stored
     return [
         Check(good, f"{stored:,} entities {'=' if good else 'are not the'} {lines:,} lines without error"),
-        Check(rejected > 0 and made == 0, f"{rejected:,} line rejected: {errors}"),
+        Check(rejected > 0 and made == 0, f"{rejected:,} rejected: {errors}"),
     ]
 
 
@@ -201,7 +201,7 @@ def stale_claims(conn: psycopg.Connection[Any], pid: int, job_ids: Sequence[int]
     """See that the jobs of the runner that was killed were taken back, and done by another one (S8)."""
     rows = _rows(
         conn,
-        """select j.id, j.status = 'done' and j.recoveries = 1 and split_part(j.claimed_by, '/', 2) <> %s
+        """select j.id, j.status = 'done' and j.recoveries > 0 and split_part(j.claimed_by, '/', 2) <> %s
            from mdm.aa_job j where j.id = any(%s)""",
         str(pid),
         list(job_ids),
