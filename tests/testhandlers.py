@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from time import sleep
+from time import monotonic, sleep
 
 import psycopg
 
@@ -24,6 +24,16 @@ def effect(job: Job, ctx: Context) -> None:
     ctx.connection().execute(
         "insert into public.effect (job_id, label, pid) values (%s, %s, %s)",
         (job.id, job.payload.get("label", ""), os.getpid()),
+    )
+
+
+def busy(job: Job, ctx: Context) -> None:
+    """Compute for the payload's `seconds`, in stretches that keep the interpreter to themselves; then an effect."""
+    until = monotonic() + job.payload["seconds"]
+    while monotonic() < until:
+        sum(range(500_000))  # about 10 ms during which no other thread runs
+    ctx.connection().execute(
+        "insert into public.effect (job_id, label, pid) values (%s, 'busy', %s)", (job.id, os.getpid())
     )
 
 
@@ -59,6 +69,7 @@ def raises(job: Job, ctx: Context) -> None:
 HANDLERS: dict[str, Handler] = {
     "noop": noop,
     "effect": effect,
+    "busy": busy,
     "loud": loud,
     "killer": killer,
     "raises": raises,

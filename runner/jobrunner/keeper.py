@@ -88,8 +88,7 @@ class Keeper(threading.Thread):
         now = self._clock()
         for tray in self._trays():
             self._look_at(tray, now)
-        for tray in self._trays():
-            self._beat(tray, now)
+        self._beat(now)
         self._pay()
         self._announce(now)
         if now - self._refreshed_at >= REFRESH_SECONDS:
@@ -121,15 +120,23 @@ class Keeper(threading.Thread):
 
     # -- hearts
 
-    def _beat(self, tray: Tray, now: float) -> None:
-        """Extend the leases that are due, and let go of those that are lost (D5)."""
-        holds = tray.due_for_beat(now, self._shared.kinds.beat_seconds)
+    def _beat(self, now: float) -> None:
+        """Extend the leases that are due, and let go of those that are lost (D5).
+
+        In one call for all slots: where handlers keep the interpreter busy, each call takes its time.
+        """
+        due = [(tray, tray.due_for_beat(now, self._shared.kinds.beat_seconds)) for tray in self._trays()]
+        holds = [hold for _, each in due for hold in each]
         if not holds:
             return
         lost_ids = self.session.run(extend_jobs(**leases(holds)), lock_seconds=LOCK_SECONDS)
         for hold in holds:
             hold.beat_at = now
-        lost, severed = tray.lose(hold for hold in holds if hold.row.id in lost_ids)
+        for tray, each in due:
+            self._lose(tray, [hold for hold in each if hold.row.id in lost_ids])
+
+    def _lose(self, tray: Tray, holds: Sequence[Hold]) -> None:
+        lost, severed = tray.lose(holds)
         for hold in lost:
             tell_lost(hold, "the heartbeat found it lost", self._shared.tally)
         if severed is not None:

@@ -6,12 +6,13 @@ import argparse
 import sys
 from time import monotonic
 
-from chaos import disk, failover, returns, silent, storm, windows, zombies
+from chaos import beats, disk, failover, returns, silent, storm, windows, zombies
 from chaos.world import world
 
 CHAPTERS = {
     "windows": windows.run,
     "zombies": zombies.run,
+    "beats": beats.run,
     "silent": silent.run,
     "returns": returns.run,
     "disk": disk.run,

@@ -1,4 +1,4 @@
-"""Two servers in synchronous streaming replication: the primary is killed under load, the standby is promoted."""
+"""Two servers in synchronous streaming replication over TCP: the primary is killed under load, the standby promoted."""
 
 from __future__ import annotations
 
@@ -18,12 +18,21 @@ from chaos.world import TABLE, Connection, World, recover_of, register
 from cluster import OPTIONS as FAST
 from cluster import make_base
 from jobrunner import devserver, schema
+from jobrunner.demo.ports import free_port
 from jobrunner.devbinaries import run as run_as_server
 from jobrunner.devserver import Server
 from jobs import value
 from runnerkit import TERM, eventually
 
-PRIMARY = {**FAST, "synchronous_commit": "on", "wal_level": "replica", "hot_standby": "on", "max_wal_senders": "4"}
+HOST = "127.0.0.1"
+PRIMARY = {
+    **FAST,
+    "listen_addresses": HOST,
+    "synchronous_commit": "on",
+    "wal_level": "replica",
+    "hot_standby": "on",
+    "max_wal_senders": "4",
+}
 
 
 def run(world: World, conn: Connection) -> None:
@@ -41,7 +50,7 @@ def pair() -> Iterator[tuple[Server, Server]]:
     bases = make_base(), make_base()
     primary = standby = None
     try:
-        primary = devserver.start(bases[0], options=PRIMARY)
+        primary = devserver.start(bases[0], options=PRIMARY, port=free_port())
         schema.migrate(primary.dsn())
         standby = _standby(primary, bases[1])
         with psycopg.connect(primary.dsn(), autocommit=True) as admin:
@@ -60,20 +69,19 @@ def pair() -> Iterator[tuple[Server, Server]]:
 
 
 def _standby(primary: Server, base: Any) -> Server:
-    server = Server(primary.bin, base, base)
+    server = Server(primary.bin, base, base, free_port())
     devserver.own(base)
     tool = primary.bin / "pg_basebackup"
-    where = f"host={primary.socket_dir} port={primary.port} user={primary.superuser}"
+    where = f"host={HOST} port={primary.port} user={primary.superuser}"
     done = run_as_server([tool, "-D", server.data, "-d", where, "-R", "-X", "stream", "-c", "fast", "--no-sync"], base)
     assert done.returncode == 0, done.stdout
-    return devserver.start(base, options=PRIMARY)
+    return devserver.start(base, options=PRIMARY, port=server.port)
 
 
 def both(primary: Server, standby: Server) -> str:
     """The DSN that finds whichever of the two can write."""
-    hosts = f"{primary.socket_dir},{standby.socket_dir}"
-    ports = f"{primary.port},{standby.port}"
-    return f"host={hosts} port={ports} user={primary.superuser} dbname=mdm target_session_attrs=read-write"
+    hosts = f"{HOST}:{primary.port},{HOST}:{standby.port}"
+    return f"postgresql://{primary.superuser}@{hosts}/mdm?target_session_attrs=read-write"
 
 
 def kill_all(server: Server) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 
 import psycopg
 
@@ -34,6 +34,16 @@ def effect(job: Job, ctx: Context) -> None:
     sleep(job.payload.get("seconds", 0))
     ctx.connection().execute(INSERT, (job.id, 0, os.getpid()))
     stand(f"{job.job_kind}-after")
+
+
+def busy(job: Job, ctx: Context) -> None:
+    """Compute for so many seconds, in stretches that keep the interpreter to themselves, and write one effect."""
+    until = monotonic() + job.payload["seconds"]
+    while monotonic() < until:
+        sum(range(job.payload.get("stretch", 5_000_000)))  # no other thread runs meanwhile
+        for _ in range(100_000):
+            pass
+    ctx.connection().execute(INSERT, (job.id, 0, os.getpid()))
 
 
 def noop(job: Job, ctx: Context) -> None:
@@ -87,6 +97,7 @@ def timeouts(job: Job, ctx: Context) -> None:
 
 BASES: dict[str, Handler] = {
     "effect": effect,
+    "busy": busy,
     "noop": noop,
     "chunks": chunks,
     "flaky": flaky,

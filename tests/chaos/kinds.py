@@ -29,6 +29,7 @@ WINDOWS: Final = {
     "z_begun": "effect",
     "z_written": "effect",
     "z_chunks": "chunks",
+    "busy": "busy",
     "silent": "effect",
     "after_return": "effect",
     "failover": "effect",
@@ -45,6 +46,7 @@ STORM: Final = {
 # handler -> the status its jobs end in, and their effects
 ENDS: Final = {
     "effect": ("done", 1),
+    "busy": ("done", 1),
     "noop": ("done", 0),
     "chunks": ("done", CHUNKS),
     "flaky": ("done", 1),

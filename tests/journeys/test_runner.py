@@ -49,7 +49,7 @@ def prepared(conn: Connection) -> Connection:
     conn.execute("alter system set synchronous_commit = on")  # what was answered survives a crash, as in production
     conn.execute("select pg_reload_conf()")
     conn.execute(TABLE)
-    for kind in ("noop", "effect", "loud", "killer", "raises"):
+    for kind in ("noop", "effect", "busy", "loud", "killer", "raises"):
         make_kind(conn, kind, max_attempts=3, stale_ttl="15 minutes", base_delay="1 second", max_delay="2 seconds")
     return conn
 
@@ -107,6 +107,28 @@ def test_journey_kill_9_in_a_handler_then_recovery_then_done_once(db: Connection
     assert (row["status"], row["recoveries"], row["attempts"]) == ("done", 1, 2)
     assert actions(db, job_id) == ["job_enqueued", "job_done"]
     assert violations(db) == {}
+
+
+def test_journey_handlers_of_three_ttls_run_once_though_they_keep_the_interpreter_busy(
+    db: Connection, fresh_dsn: str
+) -> None:
+    """All slots compute for 9 s, three times a stale_ttl that is shorter than allowed (`bin/chaos beats`: 15 s)."""
+    db.execute("alter table mdm.aa_job_kind drop constraint aa_job_kind_stale_ttl_check")
+    db.execute("update mdm.aa_job_kind set stale_ttl = '3 seconds' where job_kind = 'busy'")
+    jobs = [enqueue(db, "busy", {"seconds": 9}) for _ in range(3)]
+    with jobrunner(fresh_dsn, *options(["busy"], "--concurrency", "3")) as command:
+        eventually(lambda: statuses(db) == {"running": 3})
+        with jobrunner(fresh_dsn, *options(["busy"])) as idle:
+            eventually(lambda: recover(db) or statuses(db) == {"done": 3}, seconds=60, every=0.1)
+            assert statuses(db) == {"done": 3}, "a job was taken from a runner that lives"
+            idle.signal(TERM)
+            assert idle.end() == 0
+        command.signal(TERM)
+        assert command.end() == 0
+        assert command.events("lease_lost") == []
+    assert effects(db, "busy") == dict.fromkeys(jobs, 1)
+    rows = [job(db, each) for each in jobs]
+    assert [(row["attempts"], row["recoveries"]) for row in rows] == [(1, 0)] * 3
 
 
 def test_b14_journey_job_that_kills_its_worker_is_dead_after_its_attempts(db: Connection, fresh_dsn: str) -> None:

@@ -16,13 +16,16 @@ from jobrunner.sizing import Sizing
 from jobs import (
     Connection,
     actions,
+    age,
     call,
+    claim,
     claim_one,
     enqueue,
     job,
     make_due,
     make_kind,
     make_tenant,
+    recover,
     status,
     statuses,
     value,
@@ -253,6 +256,41 @@ def test_slot_chunks_are_transactions_and_the_last_carries_the_finish(conn: Conn
     assert drain(dsn, {KIND: handler}).done == 1
     assert seen == [("chunk 1", "running"), ("chunk 2", "done")]
     assert actions(conn, job_id) == ["job_enqueued", "job_done"]
+
+
+@pytest.mark.parametrize("where", ["between", "within"])
+def test_d24_slot_zombie_in_the_middle_of_its_chunks_commits_nothing_more(
+    conn: Connection, dsn: str, where: str
+) -> None:
+    """Its job is recovered between two chunks, or claimed again while it waits between two statements of one."""
+    tenant, job_id = make_tenant(conn), enqueue(conn, KIND)
+    heirs: list[Any] = []
+
+    def lose(current: Job) -> None:
+        age(conn, current.id)
+        recover(conn)
+        heirs.extend(claim(conn, KIND, worker_id="heir"))
+
+    def handler(current: Job, ctx: Context) -> None:
+        with ctx.chunk() as chunk:
+            chunk.connection.execute(MARK, ("chunk 1", tenant))
+        if where == "between":
+            lose(current)
+        for number in (2, 3):
+            with ctx.chunk() as chunk:
+                chunk.connection.execute(MARK, (f"chunk {number}", tenant))
+                if where == "within" and number == 2:
+                    lose(current)
+                    assert heirs == [], "a chunk that has begun keeps its row"
+
+    tally = drain(dsn, {KIND: handler})
+    if where == "between":
+        assert (name_of(conn, tenant), tally.lost, tally.done) == ("chunk 1", 1, 0)
+        assert (status(conn, job_id), [heir["id"] for heir in heirs]) == ("running", [job_id])
+        assert job(conn, job_id)["claimed_by"] == "heir"
+    else:
+        assert (name_of(conn, tenant), status(conn, job_id), tally.done) == ("chunk 3", "done", 1)
+    assert violations(conn) == {}
 
 
 def test_slot_chunks_without_a_finish_are_finished_afterwards(conn: Connection, dsn: str) -> None:
