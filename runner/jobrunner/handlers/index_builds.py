@@ -16,9 +16,10 @@ from jobrunner.providers.ddl import Ddl, DdlSettings, ddl_session
 
 # A runner without settings gives the job back to one that has them.
 NO_SETTINGS_SECONDS: Final = 60.0
-# Another build holds the table: look again soon at first, then less and less often.
+# Another build holds the table: look again soon at first, then less often. Not seldom: of many that wait only one gets
+# the table, and until they look again it may lie idle.
 FIRST_SNOOZE_SECONDS: Final = 2.0
-MAX_SNOOZE_SECONDS: Final = 240.0
+MAX_SNOOZE_SECONDS: Final = 15.0
 ROW_HELD: Final = "a transaction holds the row whose index_status is to be set"
 ROW_HELD_SECONDS: Final = 5.0
 # Drop what is in the way, build, look; more rounds only when somebody toggles meanwhile.
