@@ -121,6 +121,17 @@ def make_logins(conn: psycopg.Connection[Any]) -> None:
             conn.execute(sql.SQL("create role {} login in role {}").format(login, sql.Identifier(role)))
 
 
+JOBS: LiteralString = """
+    select id, job_kind, status, attempts, lease_no, available_at, claimed_at, completed_at, left(last_error, 200)
+    from mdm.aa_job
+    order by id
+    limit 50
+"""
+SESSIONS: LiteralString = """
+    select pid, application_name, state, wait_event_type, wait_event, left(query, 200)
+    from pg_stat_activity
+    where datname = current_database() and pid <> pg_backend_pid()
+"""
 TABLES: LiteralString = """
     select quote_ident(c.relname)
     from pg_class c
@@ -161,6 +172,16 @@ def seed(conn: psycopg.Connection[Any]) -> None:
     """Apply the seed again, as the roles that own the tables."""
     for path in schema.listed_files("once.sql", "seed"):
         conn.execute((ROOT / "sql" / path).read_bytes())
+
+
+def what_it_holds(dsn: str) -> str:
+    """Tell the first jobs of a database and its sessions, for whoever looks into a failure."""
+    try:
+        with psycopg.connect(dsn, connect_timeout=5, options="-c statement_timeout=5s") as conn:
+            found = [*conn.execute(JOBS).fetchall(), *conn.execute(SESSIONS).fetchall()]
+    except psycopg.Error as error:
+        return str(error)
+    return "\n".join("  ".join(map(str, row)) for row in found)
 
 
 def missing(name: str, reason: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from pytest_postgresql import factories
 
-from cluster import PgServer, clean, database, has_pg_cron, make_logins, missing, running_server
+from cluster import PgServer, clean, database, has_pg_cron, make_logins, missing, running_server, what_it_holds
 from jobrunner import devserver, schema
 from jobrunner.devserver import Server
 from sqlcoverage import GATE, sql_coverage
@@ -37,6 +37,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if elsewhere:
         config.hook.pytest_deselected(items=elsewhere)
         items[:] = [item for item in items if item not in set(elsewhere)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add what is in its database to the report of a test that failed."""
+    report = yield
+    given = getattr(item, "funcargs", {})
+    if report.when == "call" and report.failed:
+        for name in ("dsn", "fresh_dsn"):
+            if name in given:
+                report.sections.append((f"jobs and sessions of {name}", what_it_holds(given[name])))
+    return report
 
 
 def pytest_report_header(config: pytest.Config) -> str:

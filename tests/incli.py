@@ -8,6 +8,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from unittest.mock import patch
 
 from jobrunner import cli
+from jobrunner.logs import logger
 
 
 def run(dsn: str, *arguments: str) -> tuple[int, str, str]:
@@ -19,5 +20,8 @@ def run(dsn: str, *arguments: str) -> tuple[int, str, str]:
         redirect_stdout(out),
         redirect_stderr(err),
     ):
+        before = (logger.handlers, logger.level, logger.propagate)
         code = cli.execute(list(arguments))
+        logger.handlers, logger.propagate = before[0], before[2]
+        logger.setLevel(before[1])
     return code, out.getvalue(), err.getvalue()
