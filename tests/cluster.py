@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import count
 from pathlib import Path
 from time import monotonic, sleep
@@ -67,10 +70,21 @@ def has_pg_cron() -> bool:
     return any((major / "lib").glob("pg_cron.so")) or Path(f"/usr/lib/postgresql/{major.name}/lib/pg_cron.so").exists()
 
 
+@cache
+def blank_cluster() -> Path:
+    """The files of a server that has never run: to copy them is quicker than initdb."""
+    base = make_base()
+    atexit.register(shutil.rmtree, base)
+    server = devserver.start(base)
+    devserver.stop(server)
+    return server.data
+
+
 @contextmanager
 def running_server(**options: str) -> Iterator[Server]:
     """A server of one's own, for tests that stop, kill or reconfigure it."""
     base = make_base()
+    subprocess.run(["cp", "-a", blank_cluster(), base], check=True)
     server = devserver.start(base, options=sql_coverage.options({**OPTIONS, **options}))
     try:
         yield server

@@ -37,6 +37,7 @@ begin
           from silent o
           where o.process = s.process
             and o.claimed_by <> s.claimed_by
+            and (o.id = any (p_job_ids) or s.id = any (p_job_ids))
             and o.seen_at <= s.dead_at
             and s.seen_at <= o.dead_at)))
     order by l.id

@@ -60,7 +60,7 @@ def restless_writer(session: Connection) -> Iterator[list[str]]:
 
 def test_reindex_survives_a_kill_beside_a_writer(dsn: str, conn: Connection, connect: Connect) -> None:
     load.register(conn)
-    load.ensure_worker_role(conn)
+    load.ensure_login(conn, load.WORKER_ROLE, "mdm_worker")
     load.load(conn, (entity for entity in entities() if entity.type_key == "airport"))
     load.mark_searchable(conn)
     job_ids = load.enqueue(conn)

@@ -200,6 +200,14 @@ def test_d3_company_that_lives_is_none(conn: Connection) -> None:
     assert job(conn, alive)["claimed_together"] == 1
 
 
+def test_d3_several_that_live_beside_a_silent_one_are_alone_still(conn: Connection) -> None:
+    silent = running_by(conn, "host/1/a")
+    alive = [running_by(conn, f"host/1/{slot}") for slot in "bc"]
+    age(conn, silent)
+    assert recover(conn) == {silent: "pending"}
+    assert [job(conn, job_id)["claimed_together"] for job_id in alive] == [1, 1]
+
+
 def test_d3_killer_that_never_is_alone_dies_all_the_same(conn: Connection) -> None:
     """It kills late, when others have started: spared five times, then charged until it is dead."""
     killer = enqueue(conn, priority=1, max_attempts=2)
