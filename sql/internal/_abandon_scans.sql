@@ -5,6 +5,8 @@ language plpgsql
 volatile
 parallel unsafe
 security invoker
+set enable_seqscan = off
+set jit = off
 as $$
 declare
   v_count int;

@@ -1,6 +1,6 @@
 -- How a steward has search vectors rebuilt (S2.3): the job is enqueued in the transaction of what makes it necessary. One key a tenant
 -- and type, on conflict update (D6): asked for again while it waits it is one job, which no worker takes before this transaction ends;
--- asked for while it runs it is one more run behind it, since the one under way may have passed the rows already.
+-- asked for while it runs it is one more, since the one under way may have passed the rows already.
 create or replace function mdm.request_reindex(
   p_tenant_id uuid,
   p_entity_type text default null,

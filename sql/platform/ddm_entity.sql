@@ -24,8 +24,10 @@ begin
   create index ix_ddm_entity_tenant_type on mdm.ddm_entity (tenant_id, entity_type_id, id);
   -- the foreign key to the type
   create index ix_ddm_entity_entity_type on mdm.ddm_entity (entity_type_id);
-  -- full text search
-  create index ix_ddm_entity_search_vector on mdm.ddm_entity using gin (search_vector);
+  -- full text search. The list of what is not sorted in yet is emptied by whoever fills it, in his transaction: in bites of 64 kB no
+  -- chunk of a reindex took longer than 0.24 s, with the usual 4 MB up to 3.3 s, for the same processor time; fastupdate = off needs a
+  -- third more (100,000 rows)
+  create index ix_ddm_entity_search_vector on mdm.ddm_entity using gin (search_vector) with (gin_pending_list_limit = 64);
 
   comment on table mdm.ddm_entity is 'Master data: one row an entity (a stand-in where the platform brings none, D20).';
   comment on column mdm.ddm_entity.id is 'The entity.';
