@@ -1,5 +1,5 @@
 -- Uploads that nobody will import any more (S2.2).
-create or replace function mdm._abandon_imports(p_job_ids bigint[])
+create or replace function mdm._abandon_imports(p_job_ids bigint[], p_skip_held boolean)
 returns int
 language plpgsql
 volatile
@@ -9,29 +9,36 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
+  v_ids uuid[] := array(
+    with open_imports as materialized (
+      select mdm._uuid_of(o.payload ->> 'import_id') as import_id
+      from mdm._open_payloads('bulk_import', p_job_ids) o (payload)
+    )
+    select i.id
+    from mdm.aa_job d
+    join mdm.aa_import i on i.id = mdm._uuid_of(d.payload ->> 'import_id')
+    where d.id = any (p_job_ids)
+      and d.job_kind = 'bulk_import'
+      and i.tenant_id = d.tenant_id
+      and i.status in ('pending', 'running')
+      and not exists (select from open_imports o where o.import_id = i.id));
   v_count int;
 begin
-  with open_imports as materialized (
-    select o.payload ->> 'import_id' as import_id
-    from mdm._open_payloads('bulk_import', p_job_ids) o (payload)
-  )
+  if p_skip_held then
+    v_ids := array(select i.id from mdm.aa_import i where i.id = any (v_ids) for no key update skip locked);
+  end if;
   update mdm.aa_import i
   set status = 'failed',
     error = coalesce(i.error, 'the job that was to import the rows has ended without a result'),
     -- NULL: this pass has not begun, a replay begins it
     rows_total = case when i.status = 'running' then i.rows_total end,
     completed_at = clock_timestamp()
-  from mdm.aa_job d
-  where d.id = any (p_job_ids)
-    and d.job_kind = 'bulk_import'
-    and i.id = mdm._uuid_of(d.payload ->> 'import_id')
-    and i.tenant_id = d.tenant_id
-    and i.status in ('pending', 'running')
-    and not exists (select from open_imports o where o.import_id = i.id::text);
+  where i.id = any (v_ids)
+    and i.status in ('pending', 'running');
   get diagnostics v_count = row_count;
   return v_count;
 end
 $$;
 
-comment on function mdm._abandon_imports(bigint[]) is
-  'Sets uploads from pending or running to failed where one of these jobs was to import and no other is left; how many. Private.';
+comment on function mdm._abandon_imports(bigint[], boolean) is
+  'Sets uploads from pending or running to failed where one of these jobs was to import and no other is left; how many. p_skip_held: passes over rows that others hold. Private.';

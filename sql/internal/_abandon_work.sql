@@ -9,9 +9,9 @@ security invoker
 set lock_timeout = '500ms'
 as $$
 begin
-  perform mdm._abandon_scans(p_job_ids);
-  perform mdm._abandon_imports(p_job_ids);
-  perform mdm._abandon_emails(p_job_ids);
+  perform mdm._abandon_scans(p_job_ids, false);
+  perform mdm._abandon_imports(p_job_ids, false);
+  perform mdm._abandon_emails(p_job_ids, false);
 end
 $$;
 

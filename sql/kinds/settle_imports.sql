@@ -14,7 +14,7 @@ begin
     select d.id
     from mdm.aa_job d
     where d.job_kind = 'bulk_import'
-      and d.status in ('dlq', 'failed')));
+      and d.status in ('dlq', 'failed')), true);
 end
 $$;
 

@@ -25,7 +25,13 @@ begin
       select
       from mdm._open_payloads('index_sync', '{}') o (payload)
       where o.payload ->> 'entity_type_id' = a.entity_type_id::text
-        and o.payload ->> 'attribute_key' = a.attribute_key);
+        and o.payload ->> 'attribute_key' = a.attribute_key)
+    -- a row that a steward holds waits for the next tick
+    and (a.entity_type_id, a.attribute_key) in (
+      select h.entity_type_id, h.attribute_key
+      from mdm.ddm_entity_type_attribute h
+      where h.index_status = 'building'
+      for no key update skip locked);
   get diagnostics v_attributes = row_count;
 
   update mdm.ddm_entity_type t
@@ -34,7 +40,12 @@ begin
     and not exists (
       select
       from mdm._open_payloads('gin_backfill', '{}') o (payload)
-      where o.payload ->> 'type_key' = t.type_key);
+      where o.payload ->> 'type_key' = t.type_key)
+    and t.id in (
+      select h.id
+      from mdm.ddm_entity_type h
+      where h.gin_index_status = 'building'
+      for no key update skip locked);
   get diagnostics v_types = row_count;
   return v_attributes + v_types;
 end

@@ -13,7 +13,7 @@ begin
     select d.id
     from mdm.aa_job d
     where d.job_kind = 'virus_scan'
-      and d.status in ('dlq', 'failed')));
+      and d.status in ('dlq', 'failed')), true);
 end
 $$;
 

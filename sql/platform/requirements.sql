@@ -23,7 +23,7 @@ begin
     ('ddm_attachment', 'virus_scan_result'), ('ddm_attachment', 'scanned_at'),
     ('ddm_entity', 'id'), ('ddm_entity', 'tenant_id'), ('ddm_entity', 'entity_type_id'), ('ddm_entity', 'attributes'),
     ('ddm_entity', 'search_vector'),
-    ('aa_email_log', 'tenant_id'), ('aa_email_log', 'job_id'), ('aa_email_log', 'recipient'), ('aa_email_log', 'subject'),
+    ('aa_email_log', 'id'), ('aa_email_log', 'tenant_id'), ('aa_email_log', 'job_id'), ('aa_email_log', 'recipient'), ('aa_email_log', 'subject'),
     ('aa_email_log', 'status'), ('aa_email_log', 'provider'), ('aa_email_log', 'provider_message_id'),
     ('aa_email_log', 'error'), ('aa_email_log', 'refused'), ('aa_email_log', 'unknown_sends'), ('aa_email_log', 'sent_at'),
     ('aa_email_suppression', 'tenant_id'), ('aa_email_suppression', 'address'),

@@ -179,6 +179,10 @@ def test_mark_of_a_job_that_ended_without_an_answer_is_taken_back(
     settle = "select mdm.settle_emails()"
     assert value(connect(role="mdm_worker"), settle) == 0, "it is under way"
     fail(conn, claimed, retryable=end == "discarded")
+    holder = connect(autocommit=False)
+    holder.execute("select from mdm.aa_email_log for update")
+    assert value(conn, settle) == 0, "passed over"
+    holder.commit()
     if end == "discarded":
         call(conn, "discard_job", job_id=claimed["id"])
     else:

@@ -140,6 +140,19 @@ def test_import_that_is_done_or_another_tenants_is_left_alone_by_a_discard(
     assert state(conn, import_id) == "done"
 
 
+def test_upload_that_somebody_holds_is_passed_over(
+    conn: Connection, connect: Connect, tenant: UUID, thing: UUID
+) -> None:
+    import_id = upload_many(conn, tenant, thing, 1)
+    call(conn, "stop_job", job_id=claim_one(conn, "bulk_import")["id"])
+    holder = connect(autocommit=False)
+    holder.execute("select from mdm.aa_import for update")
+    conn.execute("set lock_timeout = '1s'")
+    assert value(conn, SETTLE) == 0
+    holder.commit()
+    assert (value(conn, SETTLE), state(conn, import_id)) == (1, "failed")
+
+
 def test_bound_login_settles_its_own_tenants_only(
     conn: Connection, connect: Connect, tenant: UUID, thing: UUID
 ) -> None:

@@ -87,3 +87,16 @@ def test_login_that_is_bound_to_tenants_does_not_see_the_jobs_and_changes_nothin
     )
     assert value(bound, "select mdm.settle_index_status()") == 0
     assert states(conn) == ("building", "building")
+
+
+def test_row_that_a_steward_holds_is_passed_over(conn: Connection, connect: Connect, thing: UUID) -> None:
+    begin(conn)
+    conn.execute("delete from mdm.aa_job")
+    steward = connect(autocommit=False)
+    steward.execute("select from mdm.ddm_entity_type_attribute for update")
+    conn.execute("set lock_timeout = '1s'")
+    assert value(conn, "select mdm.settle_index_status()") == 1
+    assert states(conn) == ("building", "failed")
+    steward.commit()
+    assert value(conn, "select mdm.settle_index_status()") == 1
+    assert states(conn) == ("failed", "failed")

@@ -142,3 +142,17 @@ def test_discard_gives_up_soon_where_somebody_holds_the_attachment(
     holder.commit()
     call(conn, "discard_job", job_id=claimed["id"])
     assert state(conn, attachment_id) == "failed"
+
+
+def test_attachment_that_somebody_holds_stops_neither_the_others_nor_the_upkeep(
+    conn: Connection, connect: Connect, tenant: UUID
+) -> None:
+    held, other = attach(conn, tenant, "a.txt", 3), attach(conn, tenant, "b.txt", 3)
+    for _ in range(2):
+        call(conn, "stop_job", job_id=claim_one(conn, "virus_scan")["id"])
+    holder = connect(autocommit=False)
+    holder.execute("select from mdm.ddm_attachment where id = %s for update", (held,))
+    conn.execute("set lock_timeout = '1s'")
+    assert (value(conn, SETTLE), state(conn, other)) == (1, "failed")
+    holder.commit()
+    assert (value(conn, SETTLE), state(conn, held)) == (1, "failed")
