@@ -61,17 +61,20 @@ def register(app: typer.Typer) -> None:
 def migrate(
     dsn: Dsn = None,
     check: Annotated[bool, typer.Option("--check", help="Change nothing; say what is pending.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Install schema mdm, or bring it up to date."""
     where = resolve_dsn(dsn, os.environ)
     report = schema.check(where) if check else schema.migrate(where)
-    if report.current:
-        typer.echo(f"schema mdm is up to date (version {schema.SCHEMA_VERSION}, {report.files} files)")
-        return
     found = f"{len(report.migrations)} migrations, {len(report.changed)} changed files"
-    if check:
+    if as_json:
+        show_json({"version": schema.SCHEMA_VERSION, "migrations": report.migrations, "changed": report.changed})
+    elif report.current:
+        typer.echo(f"schema mdm is up to date (version {schema.SCHEMA_VERSION}, {report.files} files)")
+    elif not check:
+        typer.echo(f"schema mdm is at version {schema.SCHEMA_VERSION}: applied {found}")
+    if check and not report.current:
         raise SchemaError(f"pending: {found}: run `jobrunner migrate`")
-    typer.echo(f"schema mdm is at version {schema.SCHEMA_VERSION}: applied {found}")
 
 
 def enqueue(
@@ -82,8 +85,9 @@ def enqueue(
     on_conflict: Annotated[OnConflict, typer.Option(help="What to do when the key exists.")] = OnConflict.IGNORE,
     priority: Annotated[int | None, typer.Option(min=-INT_MAX - 1, max=INT_MAX, help="Smaller goes first.")] = None,
     at: Annotated[str | None, typer.Option(help="Not before: ISO 8601 with an offset.")] = None,
-    max_attempts: Annotated[int | None, typer.Option(min=1, max=INT_MAX)] = None,
+    max_attempts: Annotated[int | None, typer.Option(min=1, max=INT_MAX, help="Attempts before it is dead.")] = None,
     dsn: Dsn = None,
+    as_json: AsJson = False,
 ) -> None:
     """Enqueue a job and print its id."""
     call = enqueue_job(
@@ -97,7 +101,11 @@ def enqueue(
         max_attempts=max_attempts,
     )
     with open_session(dsn) as session:
-        typer.echo(session.run(call))
+        job_id = session.run(call)
+    if as_json:
+        show_json({"job_id": job_id})
+        return
+    typer.echo(job_id)
 
 
 def status(dsn: Dsn = None, as_json: AsJson = False) -> None:

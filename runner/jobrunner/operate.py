@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Final
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from jobrunner.db.call import Call
 from jobrunner.db.operator import State, explain_job, get_job, pause_kind, resume_kind, stop_job
 from jobrunner.db.session import Session
 from jobrunner.errors import JobrunnerError, UsageError
-from jobrunner.output import cell, show
+from jobrunner.output import cell, show, show_json
 
 ID_MAX: Final = 2**63 - 1
 OURS: Final = "MJ"  # class of the SQLSTATEs that say what is in the way of one job
@@ -42,19 +43,28 @@ def pause(
     reason: Reason = None,
     actor: Actor = None,
     dsn: Dsn = None,
+    as_json: AsJson = False,
 ) -> None:
     """Claim no more jobs of a kind; enqueue works, what runs goes on."""
     when = commands.instant(until) if until is not None else None
+    if when is not None and when <= datetime.now(UTC):
+        raise UsageError(f"{until} has passed: name a time to come, or open the kind with `jobrunner resume {kind}`")
     call = pause_kind(job_kind=kind, until=when, reason=reason, actor=principal(actor))
     with open_session(dsn) as session:
         session.run(call)
+    if as_json:
+        show_json({"kind": kind, "state": "paused", "until": when})
+        return
     typer.echo(f"{kind} is paused {f'until {cell(when)}' if when else f'until `jobrunner resume {kind}`'}")
 
 
-def resume(kind: str, actor: Actor = None, dsn: Dsn = None) -> None:
+def resume(kind: str, actor: Actor = None, dsn: Dsn = None, as_json: AsJson = False) -> None:
     """Claim jobs of a kind again."""
     with open_session(dsn) as session:
         session.run(resume_kind(job_kind=kind, actor=principal(actor)))
+    if as_json:
+        show_json({"kind": kind, "state": "open"})
+        return
     typer.echo(f"{kind} is open")
 
 

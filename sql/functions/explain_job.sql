@@ -23,10 +23,10 @@ begin
     return query
       select s.reason, s.detail, s.until
       from (values
-        ('running'::mdm.job_status, 'running', format('lease held by %s since %s', v_job.claimed_by, v_job.claimed_at),
+        ('running'::mdm.job_status, 'running', format('lease held by %s since %s', v_job.claimed_by, date_trunc('second', v_job.claimed_at)),
           coalesce(v_job.heartbeat_at, v_job.claimed_at) + v_kind.stale_ttl),
-        ('done', 'finished', coalesce(v_job.last_error, format('done at %s', v_job.completed_at)), null),
-        ('failed', 'stopped', coalesce(v_job.last_error, format('stopped at %s', v_job.completed_at)), null),
+        ('done', 'finished', coalesce(v_job.last_error, format('done at %s', date_trunc('second', v_job.completed_at))), null),
+        ('failed', 'stopped', coalesce(v_job.last_error, format('stopped at %s', date_trunc('second', v_job.completed_at))), null),
         ('dlq', 'dead', format('%s of %s attempts: %s', v_job.attempts, v_job.max_attempts, v_job.last_error), null)
       ) s (status, reason, detail, until)
       where s.status = v_job.status;
@@ -36,7 +36,8 @@ begin
   if v_job.available_at > v_now then
     return query select 'not due'::text,
       case when v_job.attempts > 0 then format('waits after attempt %s of %s: %s', v_job.attempts, v_job.max_attempts, v_job.last_error)
-        when v_job.releases > 0 then format('given back %s times: %s', v_job.releases, coalesce(v_job.last_error, 'rate limit or shutdown'))
+        when v_job.releases > 0 then format('given back %s: %s', case v_job.releases when 1 then 'once' else v_job.releases || ' times' end,
+          coalesce(v_job.last_error, 'rate limit or shutdown'))
         else 'scheduled' end,
       v_job.available_at;
   end if;
@@ -58,9 +59,9 @@ begin
       null::timestamptz;
   end if;
   if v_job.available_at <= v_now then
-    return query select 'behind others'::text,
+    return query select case b.jobs when 0 then 'next in line' else 'behind others' end,
       case
-        when b.jobs = 0 then 'next of its kind'
+        when b.jobs = 0 then 'no due job of its kind goes first'
         when b.jobs = 1 then '1 due job of its kind goes first'
         else format('%s%s due jobs of its kind go first', b.jobs, case when b.jobs = 1000 then ' or more' else '' end)
       end,
@@ -71,4 +72,4 @@ end
 $$;
 
 comment on function mdm.explain_job(bigint) is
-  'Every reason why a job is not running: not due, kind paused, no live runner, behind others (counted to 1,000), or running, finished, stopped, dead; until: when the reason ends, NULL where nobody knows. MJ002 no such job.';
+  'Every reason why a job is not running: not due, kind paused, no live runner, behind others (counted to 1,000) or next in line, or running, finished, stopped, dead; until: when the reason ends, NULL where nobody knows. MJ002 no such job.';

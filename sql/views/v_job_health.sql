@@ -15,9 +15,13 @@ snapshot as (
   order by age(a.backend_xmin) desc
   limit 1),
 item as (
-  select 1 as place, k.job_kind as subject, 'due' as item, k.due::text as value,
-    case when k.oldest_due < clock_timestamp() - interval '15 minutes' and k.state = 'open'
-      then format('oldest is due for %s', date_trunc('second', clock_timestamp() - k.oldest_due)) end as warning
+  select 1 as place, k.job_kind as subject, 'due' as item, k.due::text as value, null as warning
+  from kind k
+  where k.due > 0
+  union all
+  select 1, k.job_kind, 'oldest due', date_trunc('second', clock_timestamp() - k.oldest_due)::text,
+    case when k.oldest_due < clock_timestamp() - interval '15 minutes' and k.state <> 'paused'
+      then 'waits too long: mdm.explain_job says why; start more runners' end
   from kind k
   where k.due > 0
   union all
@@ -33,12 +37,12 @@ item as (
   from kind k
   where k.released_often > 0
   union all
-  select 5, k.job_kind, 'state', k.state, case when k.due > 0 then 'due jobs wait' end
+  select 5, k.job_kind, 'state', k.state, case when k.due > 0 and k.state = 'paused' then format('due jobs wait for mdm.resume_kind(%L)', k.job_kind) end
   from kind k
   where k.state <> 'open'
   union all
   select 6, '(runners)', 'live', count(*)::text,
-    case when count(*) = 0 and (select sum(k.due) from kind k) > 0 then 'due jobs, but no runner is alive' end
+    case when count(*) = 0 and (select sum(k.due) from kind k) > 0 then 'due jobs, but no runner is alive: start one' end
   from mdm.aa_job_runner r
   where r.expires_at > clock_timestamp()
   union all

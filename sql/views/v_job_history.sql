@@ -1,7 +1,7 @@
 -- One job's life as a timeline: its audit rows, and what its row says now. Ask with a job_id. The audit is searched between the job's
 -- birth and its end only.
 create or replace view mdm.v_job_history as
-select h.job_id, h.at, h.event, h.actor, h.session_role, h.detail
+select h.job_id, date_trunc('second', h.at) as at, h.event, h.actor, h.session_role, h.detail
 from (
   select j.id as job_id, a.occurred_at as at, a.action::text as event, p.name as actor, a.session_role,
     nullif(a.payload - 'job_kind', '{}')::text as detail, 1 as place
@@ -23,7 +23,7 @@ order by h.job_id, h.place, h.at;
 
 comment on view mdm.v_job_history is 'A job''s audit rows and its present state, in order; ask with where job_id = ... . A discarded or purged job has only its audit rows left.';
 comment on column mdm.v_job_history.job_id is 'The job.';
-comment on column mdm.v_job_history.at is 'When; for the present state the time it refers to (end, last sign of life, or due).';
+comment on column mdm.v_job_history.at is 'When, to the second; for the present state the time it refers to (end, last sign of life, or due).';
 comment on column mdm.v_job_history.event is 'The audited action, or "is <status>" for the present state.';
 comment on column mdm.v_job_history.actor is 'Principal said to have acted (D11).';
 comment on column mdm.v_job_history.session_role is 'Login that acted (D11).';

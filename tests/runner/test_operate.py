@@ -14,6 +14,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from incli import run
+from jobrunner.schema import SCHEMA_VERSION
 from jobs import Connection, actions, audit, call, enqueue, fail, make_job, make_kind, status, value
 from runnerkit import COMMAND, PATH
 
@@ -68,6 +69,25 @@ def test_pause_until_a_time(conn: Connection, dsn: str) -> None:
     assert "no offset" in log
 
 
+def test_pause_until_a_time_that_has_passed_is_refused(conn: Connection, dsn: str) -> None:
+    code, out, log = run(dsn, "pause", "reindex", "--until", "2020-01-01T00:00:00Z")
+    assert (code, out) == (2, "")
+    assert "has passed" in log
+    assert value(conn, "select paused_until is null from mdm.aa_job_kind where job_kind = 'reindex'")
+
+
+def test_every_command_prints_json(conn: Connection, dsn: str) -> None:
+    """Those that act and have little to say; the others are tested where they are."""
+    job_id = as_json(dsn, "enqueue", "reindex")["job_id"]
+    assert status(conn, job_id) == "pending"
+    until = "2100-01-01T00:00:00+00:00"
+    assert as_json(dsn, "pause", "reindex") == {"kind": "reindex", "state": "paused", "until": None}
+    assert as_json(dsn, "pause", "reindex", "--until", until)["until"] == until
+    assert as_json(dsn, "resume", "reindex") == {"kind": "reindex", "state": "open"}
+    assert as_json(dsn, "migrate", "--check") == {"version": SCHEMA_VERSION, "migrations": [], "changed": []}
+    assert {each["kind"] for each in as_json(dsn, "kinds")} >= {"reindex", "email_send"}
+
+
 def test_pause_of_an_unknown_kind_is_one_line(dsn: str, conn: Connection) -> None:
     code, out, log = run(dsn, "pause", "nope")
     assert (code, out) == (1, "")
@@ -91,7 +111,7 @@ def test_explain_gives_every_reason(conn: Connection, dsn: str) -> None:
     job_id = enqueue(conn)
     run(dsn, "pause", "reindex", "--reason", "index rebuild")
     found = as_json(dsn, "explain", str(job_id))
-    assert [each["reason"] for each in found] == ["kind paused", "no live runner", "behind others"]
+    assert [each["reason"] for each in found] == ["kind paused", "no live runner", "next in line"]
     assert found[0]["detail"] == "index rebuild"
     code, out, _ = run(dsn, "explain", str(job_id))
     assert code == 0
@@ -186,18 +206,19 @@ def test_actor_that_does_not_exist_is_kept_as_named(conn: Connection, dsn: str) 
 
 # -- completion
 
+COMPLETIONS = [("jobrunner dl", "dlq"), ("jobrunner dlq re", "replay"), ("jobrunner --conc", "--concurrency")]
 
-@pytest.mark.parametrize(
-    ("words", "completed"),
-    [("jobrunner dl", "dlq"), ("jobrunner dlq re", "replay"), ("jobrunner --conc", "--concurrency")],
-)
-def test_completion_of_bash(words: str, completed: str) -> None:
-    environ = {
-        **os.environ,
-        "_JOBRUNNER_COMPLETE": "complete_bash",
-        "COMP_WORDS": words,
-        "COMP_CWORD": str(len(words.split()) - 1),
-        "PYTHONPATH": PATH,
-    }
+
+@pytest.mark.one_leg("18")
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(("words", "completed"), COMPLETIONS)
+def test_completion(shell: str, words: str, completed: str) -> None:
+    """What the script that --show-completion prints asks for."""
+    asked = {
+        "bash": {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)},
+        "zsh": {"_TYPER_COMPLETE_ARGS": words},
+        "fish": {"_TYPER_COMPLETE_ARGS": words, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+    }[shell]
+    environ = {**os.environ, "_JOBRUNNER_COMPLETE": f"complete_{shell}", "PYTHONPATH": PATH, **asked}
     result = subprocess.run([str(COMMAND)], env=environ, capture_output=True, text=True, timeout=60, check=True)
-    assert result.stdout.split() == [completed]
+    assert completed in re.split(r"[^\w-]+", result.stdout)

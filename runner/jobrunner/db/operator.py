@@ -195,7 +195,7 @@ def resume_kind(*, job_kind: str, actor: UUID | None) -> Call[None]:
 def explain_job(*, job_id: int) -> Call[list[Reason]]:
     """Give every reason why a job is not running. MJ002 no such job."""
     return Call(
-        "select e.reason, e.detail, e.until::text from mdm.explain_job(p_job_id => %(job_id)s) e",
+        "select e.reason, e.detail, date_trunc('second', e.until)::text from mdm.explain_job(p_job_id => %(job_id)s) e",
         lambda rows: [Reason._make(row) for row in rows],
         {"job_id": job_id},
     )

@@ -27,7 +27,7 @@ def test_explain_job_names_the_place_in_the_queue(conn: Connection) -> None:
     first, second = enqueue(conn), enqueue(conn)
     better = enqueue(conn, priority=1)
 
-    assert reasons(conn, better) == {"behind others": "next of its kind"}
+    assert reasons(conn, better) == {"next in line": "no due job of its kind goes first"}
     assert reasons(conn, first) == {"behind others": "1 due job of its kind goes first"}
     assert reasons(conn, second) == {"behind others": "2 due jobs of its kind go first"}
 
@@ -52,7 +52,7 @@ def test_explain_job_tells_when_it_is_due(conn: Connection) -> None:
     released = enqueue(conn)
     release(conn, claim_one(conn), retry_after="1 hour")
     [told] = call(conn, "explain_job", job_id=released)
-    assert told["detail"].startswith("given back 1 times")
+    assert told["detail"].startswith("given back once")
     assert told["until"] is not None
 
 
@@ -60,7 +60,7 @@ def test_explain_job_tells_of_pause_and_missing_runners(conn: Connection) -> Non
     tenant = make_tenant(conn)
     waiting = enqueue(conn)
     call(conn, "pause_kind", job_kind="reindex", reason="index rebuild")
-    assert set(reasons(conn, waiting)) == {"kind paused", "no live runner", "behind others"}
+    assert set(reasons(conn, waiting)) == {"kind paused", "no live runner", "next in line"}
     assert reasons(conn, waiting)["kind paused"] == "index rebuild"
 
     call(conn, "resume_kind", job_kind="reindex")

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from entities import add_entities, make_stale, make_type, stale
-from jobs import actions, age, claim_one, enqueue, job, make_job, make_tenant, refused, status, violations
+from jobs import actions, age, claim_one, enqueue, job, make_job, make_tenant, refused, status, value, violations
 
 Connection = psycopg.Connection[Any]
 
@@ -37,6 +37,8 @@ def test_run_sql_jobs_reindexes_in_chunks(conn: Connection, tenant: UUID) -> Non
     assert stale(conn) == 0
     assert actions(conn, job_id) == ["job_enqueued", "job_done"]
     assert conn.execute("select chunks from mdm.aa_reindex_progress where job_id = %s", (job_id,)).fetchone() == (3,)
+    began = value(conn, "select started_at from mdm.aa_reindex_progress where job_id = %s", job_id)
+    assert job(conn, job_id)["heartbeat_at"] > began, "every chunk begins with a heartbeat"
     assert violations(conn) == {}
 
 
