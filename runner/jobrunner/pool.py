@@ -108,7 +108,9 @@ class Pool:
             self._leave()
             raise
         if self._leave():
-            raise UnfinishedError("ended before its jobs had: they were given back (a longer --grace lets them end)")
+            raise UnfinishedError(
+                "ended before its jobs had: they were given back, or are left to recovery; a longer --grace helps"
+            )
 
     def _work(self, watch: Watch) -> None:
         """Look after the threads until all is over."""
@@ -151,7 +153,7 @@ class Pool:
 
     def _stop(self) -> None:
         """Claim no more; what runs may end."""
-        if self._signals.count:
+        if self._signals.count and not self._shared.stop.is_set():
             event(logging.INFO, "runner_stopping", runner_id=self._plan.runner_id, grace=self._plan.grace_seconds)
         self._shared.stop.set()
         self._shared.bell.stop()
