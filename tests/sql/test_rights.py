@@ -42,7 +42,16 @@ UPKEEP = {
 }
 WITHOUT_A_RUNNER = {"run_sql_jobs", "run_sql_job_step"}
 PRODUCING = {"enqueue_job", "enqueue_jobs", "get_job", "request_reindex", "send_email"}
-WATCHING = {"check_job_invariants", "count_jobs", "explain_job", "find_jobs", "oldest_due", "job_metrics", "_redact"}
+WATCHING = {
+    "check_job_invariants",
+    "count_jobs",
+    "explain_job",
+    "find_holders",
+    "find_jobs",
+    "oldest_due",
+    "job_metrics",
+    "_redact",
+}
 SETTINGS = {"job_kind_settings", "rate_limits"}
 # the triggers of the platform's stand-ins
 TRIGGERS = {

@@ -42,6 +42,25 @@ def test_v_job_stale_names_the_session_in_the_way(conn: Connection, connect: Cal
     assert rows(conn, "select * from mdm.v_job_stale") == []
 
 
+def test_v_job_stale_names_all_who_hold_a_row_that_had_heartbeats(
+    conn: Connection, connect: Callable[..., Connection]
+) -> None:
+    """Chunks that check their lease and the heartbeats beside them make a multixact of the row's xmax."""
+    running = make_job(conn, "running")
+    lease = {"job_id": running["id"], "lease_no": running["lease_no"]}
+    holders = [connect(autocommit=False) for _ in range(2)]
+    call(holders[0], "check_lease", **lease)
+    call(conn, "extend_jobs", job_ids=[running["id"]], lease_nos=[running["lease_no"]])
+    call(holders[1], "check_lease", **lease)
+    age(conn, running["id"])
+    assert recover(conn) == {}
+    held = {row["held_by_pid"] for row in rows(conn, "select * from mdm.v_job_stale")}
+    assert held == {holder.info.backend_pid for holder in holders}
+    for holder in holders:
+        holder.rollback()
+    assert [row["held_by_pid"] for row in rows(conn, "select * from mdm.v_job_stale")] == [None]
+
+
 def test_v_job_history_is_a_timeline(conn: Connection) -> None:
     job_id = enqueue(conn)
     fail(conn, claim_one(conn), "boom", retryable=False)
