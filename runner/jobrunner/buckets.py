@@ -17,6 +17,7 @@ JITTER: Final = 0.1  # of the time of one token; of the horizon, where all meet
 SOON_SECONDS: Final = 1.0
 SOON_JOBS: Final = 20
 LATE_SECONDS: Final = 0.25
+SLOW_RPS: Final = 0.05  # below that the second until the next look is not missed
 
 Key = tuple[str, str]
 
@@ -111,7 +112,7 @@ class Buckets:
 
     @property
     def waited_for(self) -> bool:
-        """Whether jobs that were put off are still to come: then it pays to look more often."""
+        """Whether jobs that were put off are still to come, so many that it pays to look more often."""
         return self._clock() < self._waiting_until
 
     def sort(self, rows: Sequence[ClaimedRow]) -> tuple[Sequence[ClaimedRow], list[ClaimedRow], list[float]]:
@@ -130,17 +131,22 @@ class Buckets:
                 else:
                     refused.append(row)
                     delays.append(delay)
-                    self._waiting_until = max(self._waiting_until, now + delay)
         return allowed, refused, delays
 
     def _take(self, row: ClaimedRow, now: float) -> float | None:
         """Take a token of the tenant's bucket and one of the cap (None), or say in how many seconds to come back."""
         bucket = self._buckets.get((row.tenant_id, row.job_kind)) if row.tenant_id is not None else None
-        delay = bucket.take(now, self._dice) if bucket is not None else None
+        delay = self._take_from(bucket, now) if bucket is not None else None
         cap = self._caps.get(row.job_kind)
         if delay is not None or cap is None:
             return delay
-        delay = cap.take(now, self._dice)
+        delay = self._take_from(cap, now)
         if delay is not None and bucket is not None:
             bucket.give_back()
+        return delay
+
+    def _take_from(self, bucket: Bucket, now: float) -> float | None:
+        delay = bucket.take(now, self._dice)
+        if delay is not None and bucket.rps > SLOW_RPS:
+            self._waiting_until = max(self._waiting_until, now + delay)
         return delay

@@ -65,7 +65,15 @@ ALL: Final = (
     cut("w_release_uncommitted", "while releasing at the stop", "running", RELEASE, **STOP),
     deaf("w_release_unanswered", "released at the stop, answer lost", "pending", RELEASE, **STOP),
     cut("w_throttle_uncommitted", "while releasing for the rate limit", "running", RELEASE, SYNC, throttled=True),
-    cut("w_heartbeat_uncommitted", "in a heartbeat, before its commit", "running", EXTEND, place="before", long=True),
+    cut(
+        "w_heartbeat_uncommitted",
+        "in a heartbeat, before its commit",
+        "running",
+        EXTEND,
+        SYNC,
+        place="before",
+        long=True,
+    ),
 )
 
 

@@ -95,6 +95,12 @@ def test_buckets_tokens_pile_up_no_more_once_nobody_waits_for_them() -> None:
     assert len(buckets.sort(rows(5))[0]) == 1
 
 
+def test_buckets_slow_rate_is_not_worth_a_closer_look() -> None:
+    buckets, _ = limited(rps=0.01, burst=1)
+    assert len(buckets.sort(rows(3))[1]) == 2
+    assert not buckets.waited_for
+
+
 def test_buckets_never_put_off_beyond_the_horizon() -> None:
     buckets, _ = limited(rps=0.01, burst=1)
     delays = buckets.sort(rows(50))[2]

@@ -89,3 +89,9 @@ def test_extend_jobs_of_a_job_given_with_two_leases(conn: Connection) -> None:
 
 def test_extend_jobs_of_nulls_is_false(conn: Connection) -> None:
     assert call(conn, "extend_jobs", job_ids=[None], lease_nos=[None]) == [{"job_id": None, "alive": False}]
+
+
+def test_extend_jobs_waits_for_nothing_but_the_table_and_not_for_ever(conn: Connection) -> None:
+    """It runs without a transaction of the runner's, whose lock_timeout would bound it."""
+    settings = value(conn, "select proconfig from pg_proc where oid = 'mdm.extend_jobs'::regproc")
+    assert "lock_timeout=5s" in settings
