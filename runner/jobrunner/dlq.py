@@ -13,7 +13,7 @@ from jobrunner.db import operator
 from jobrunner.db.call import Call
 from jobrunner.db.session import Session
 from jobrunner.errors import JobrunnerError, UsageError
-from jobrunner.operate import ID_MAX, Actor, JobId, Reason, Yes, confirmed, one_by_one, principal
+from jobrunner.operate import ID_MAX, Actor, JobId, Reason, Yes, confirmed, jobs_text, one_by_one, principal
 from jobrunner.output import show, show_json, show_one
 
 PLATFORM: Final = "platform"
@@ -176,7 +176,8 @@ def _in_bulk(
         planned = session.run(function(**options, dry_run=True))
         _show_outcomes(planned, options["limit"], as_json=as_json)
         count = sum(outcome.startswith("would_") for _, outcome in planned)
-        if not count or not confirmed(f"{verb} {count} of these {len(planned)} jobs?"):
+        which = jobs_text(count) if count == len(planned) else f"{count} of these {jobs_text(len(planned))}"
+        if not count or not confirmed(f"{verb} {which}?"):
             return
     _show_outcomes(session.run(function(**options, dry_run=False)), options["limit"], as_json=as_json)
 

@@ -100,13 +100,13 @@ def one_by_one(
     jobs = list(dict.fromkeys(jobs))
     if not yes:
         _show_states([(job_id, session.run(get_job(job_id=job_id))) for job_id in jobs], as_json=as_json)
-        if not confirmed(f"{verb} {_jobs(len(jobs))}?"):
+        if not confirmed(f"{verb} {jobs_text(len(jobs))}?"):
             return
     outcomes = [(job_id, *_outcome(session, act(job_id))) for job_id in jobs]
     show(["job_id", "outcome", "remedy"], outcomes, as_json=as_json)
     refused = sum(remedy is not None for _, _, remedy in outcomes)
     if refused:
-        raise JobrunnerError(f"{_jobs(refused)} of {len(jobs)} could not be acted on: see the remedies above")
+        raise JobrunnerError(f"{jobs_text(refused)} of {len(jobs)} could not be acted on: see the remedies above")
 
 
 def confirmed(question: str) -> bool:
@@ -147,5 +147,6 @@ def _show_states(states: Sequence[tuple[int, State | None]], *, as_json: bool) -
     show(head, rows, as_json=as_json)
 
 
-def _jobs(count: int) -> str:
+def jobs_text(count: int) -> str:
+    """Write a number of jobs."""
     return f"{count} job" if count == 1 else f"{count} jobs"

@@ -10,6 +10,7 @@ import subprocess
 from typing import Any
 from uuid import uuid4
 
+import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
@@ -156,6 +157,17 @@ def test_stop_asks_on_a_terminal(conn: Connection, dsn: str, answer: str, become
     assert code == 0
     assert "stop 1 job? [y/N]" in shown
     assert status(conn, job_id) == becomes
+
+
+@pytest.mark.parametrize(("verb", "which", "becomes"), [("replay", "1", "pending"), ("discard", "--all", "gone")])
+def test_dlq_asks_on_a_terminal(fresh_dsn: str, verb: str, which: str, becomes: str) -> None:
+    with psycopg.connect(fresh_dsn, autocommit=True) as conn:
+        assert make_job(conn, "dlq")["id"] == 1
+        for answer, expected in (("n\n", "dlq"), ("y\n", becomes)):
+            code, shown = on_terminal(fresh_dsn, answer, "dlq", verb, which)
+            assert code == 0
+            assert f"{verb} 1 job? [y/N]" in shown
+            assert status(conn, 1) == expected
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "x", str(2**63)])
