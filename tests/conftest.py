@@ -18,6 +18,7 @@ from jobrunner.devserver import Server
 from sqlcoverage import GATE, sql_coverage
 
 Connection = psycopg.Connection[Any]
+JOURNEYS = Path(__file__).parent / "journeys"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,13 +30,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """When bin/test runs both legs at once, what does not depend on the server's version runs on one of them."""
-    leg = os.environ.get("JOBRUNNER_TEST_LEG")
+    """When bin/test runs both legs at once, what does not depend on the server's version runs on one of them.
+
+    The journeys of each leg are a run of their own.
+    """
+    leg, part = os.environ.get("JOBRUNNER_TEST_LEG"), os.environ.get("JOBRUNNER_TEST_PART")
     elsewhere = [
         item for item in items for mark in item.iter_markers("one_leg") if leg is not None and mark.args[0] != leg
     ]
+    elsewhere += [item for item in items if part and item.path.is_relative_to(JOURNEYS) != (part == "journeys")]
     if elsewhere:
-        config.hook.pytest_deselected(items=elsewhere)
+        config.hook.pytest_deselected(items=list(dict.fromkeys(elsewhere)))
         items[:] = [item for item in items if item not in set(elsewhere)]
 
 

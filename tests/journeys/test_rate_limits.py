@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import incli
 from jobs import Connection, enqueue, job, make_kind, make_tenant, value, violations
 from runnerkit import TERM, eventually, jobrunner, options, run
 
@@ -126,7 +127,7 @@ def test_cap_of_a_provider_holds_over_all_tenants(conn: Connection, dsn: str, wa
     "cap", ["noop", "noop=", "noop=x", "noop=0", "noop=-1", "noop=nan", "noop=5/0", "=5", "noop=1e9", ","]
 )
 def test_cap_refuses_what_is_no_limit(dsn: str, cap: str) -> None:
-    code, _, err = run(dsn, *options([KIND], "--drain", "--cap", cap))
+    code, _, err = incli.run(dsn, *options([KIND], "--drain", "--cap", cap))
     assert code == 2
     assert len(err.splitlines()) == 1
     assert "--cap" in err
