@@ -71,11 +71,11 @@ def has_pg_cron() -> bool:
 
 
 @cache
-def blank_cluster() -> Path:
-    """The files of a server that has never run: to copy them is quicker than initdb."""
+def blank_cluster(binaries: Path) -> Path:
+    """The files of a server that has nothing in it yet: to copy them is quicker than initdb."""
     base = make_base()
     atexit.register(shutil.rmtree, base)
-    server = devserver.start(base)
+    server = devserver.start(base, binaries)
     devserver.stop(server)
     return server.data
 
@@ -84,7 +84,7 @@ def blank_cluster() -> Path:
 def running_server(**options: str) -> Iterator[Server]:
     """A server of one's own, for tests that stop, kill or reconfigure it."""
     base = make_base()
-    subprocess.run(["cp", "-a", blank_cluster(), base], check=True)
+    subprocess.run(["cp", "-a", blank_cluster(devserver.find_bin()), base], check=True)
     server = devserver.start(base, options=sql_coverage.options({**OPTIONS, **options}))
     try:
         yield server
