@@ -1,4 +1,4 @@
-"""What every scenario needs: a durable server of its own, fresh databases, pgbench, a real jobrunner, percentiles."""
+"""What every scenario needs: a durable server, fresh databases, pgbench, a real jobrunner, its records."""
 
 from __future__ import annotations
 
@@ -9,25 +9,42 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from time import monotonic, sleep
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import psycopg
-from psycopg.types.json import Jsonb
+from figures import Figure, percentile
+from tables import settle
 
 from jobrunner import devserver, schema
 from jobrunner.devserver import Server
 
-RECORD: Final = struct.Struct("<dd")  # what benchhandlers writes
+RECORD: Final = struct.Struct("<dd")  # what benchhandlers and the drivers of the peers write
 HERE: Final = Path(__file__).resolve().parent
 RUNNER: Final = HERE.parents[1] / "runner"
-Connection = psycopg.Connection[Any]
 _numbers = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What was asked for."""
+
+    quick: bool = False
+    json: bool = False
+    peers: bool = False
+    large: bool = False
+    minutes: float | None = None
+
+
+class Turns(NamedTuple):
+    """What pgbench has done."""
+
+    rate: float  # transactions a second
+    done: int
 
 
 @dataclass(slots=True)
@@ -35,57 +52,80 @@ class Bench:
     """One run of the scenarios: where, and how long."""
 
     server: Server
-    quick: bool
+    options: Options
     log: Path
-    results: list[tuple[str, str, str]] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
 
-    def report(self, scenario: str, what: str, value: str) -> None:
-        """Print a result at once and keep it."""
-        self.results.append((scenario, what, value))
-        print(f"{scenario:<10} {what:<58} {value}", flush=True)
+    @property
+    def quick(self) -> bool:
+        """Whether it is only to be seen that it works."""
+        return self.options.quick
+
+    def report(
+        self, scenario: str, measure: str, value: float, unit: str, of: float | None = None, limit: str = ""
+    ) -> None:
+        """Print a figure at once and keep it; `of` is what `limit` reached in the same run."""
+        figure = Figure(scenario, measure, value, unit, of, limit)
+        self.figures.append(figure)
+        print(figure.json() if self.options.json else figure.text(), flush=True)
+
+    def times(
+        self,
+        scenario: str,
+        measure: str,
+        seconds: Sequence[float],
+        *percents: float,
+        of: Sequence[float] = (),
+        limit: str = "",
+    ) -> None:
+        """Report percentiles in milliseconds, beside those of other times; raises when nothing was measured."""
+        if not seconds:
+            raise SystemExit(f"bench: nothing was measured of {scenario}, {measure}")
+        for percent in percents:
+            beside = percentile(of, percent) * 1000 if of else None
+            value = percentile(seconds, percent) * 1000
+            self.report(scenario, f"{measure}, p{percent:g}", value, "ms", beside, limit)
+
+    @contextmanager
+    def empty_database(self) -> Iterator[str]:
+        """A database without anything; the handlers' records begin anew."""
+        name = f"bench_{next(_numbers)}"
+        with psycopg.connect(self.server.dsn("postgres"), autocommit=True) as admin:
+            admin.execute(f"create database {name}".encode())
+        self.forget()
+        try:
+            yield self.server.dsn(name)
+        finally:
+            with psycopg.connect(self.server.dsn("postgres"), autocommit=True) as admin:
+                admin.execute(f"drop database {name} with (force)".encode())
 
     @contextmanager
     def database(self) -> Iterator[str]:
         """A fresh migrated database with the kinds noop and write; the server is quiet when it starts."""
-        name = f"bench_{next(_numbers)}"
-        with psycopg.connect(self.server.dsn("postgres"), autocommit=True) as admin:
-            admin.execute(f"create database {name}".encode())
-        dsn = self.server.dsn(name)
-        schema.migrate(dsn)
-        with psycopg.connect(dsn, autocommit=True) as conn:
-            conn.execute("create table bench_effect (job_id bigint)")
-            conn.execute("select mdm.set_job_kind('noop'), mdm.set_job_kind('write')")
-            conn.execute("vacuum analyze")
-            conn.execute("checkpoint")
-        for file in self.log.iterdir():
-            file.unlink()
-        try:
+        with self.empty_database() as dsn:
+            schema.migrate(dsn)
+            with psycopg.connect(dsn, autocommit=True) as conn:
+                conn.execute("create table bench_effect (job_id bigint)")
+                conn.execute("select mdm.set_job_kind('noop'), mdm.set_job_kind('write')")
+                settle(conn)
             yield dsn
-        finally:
-            with psycopg.connect(self.server.dsn("postgres"), autocommit=True) as admin:
-                admin.execute(f"drop database {name} with (force)".encode())
 
     @contextmanager
     def runner(
         self, dsn: str, *arguments: str, kinds: str = "noop", environ: Mapping[str, str] | None = None
     ) -> Iterator[subprocess.Popen[bytes]]:
         """A real jobrunner process; ended at the end."""
+        command = [str(Path(sys.executable).with_name("jobrunner")), "--kinds", kinds, "--handlers", "benchhandlers"]
+        env = {"JOBRUNNER_DSN": dsn, "PYTHONPATH": f"{RUNNER}:{HERE}", **(environ or {})}
+        with self.process([*command, *arguments], env) as process:
+            yield process
+
+    @contextmanager
+    def process(self, command: Sequence[str], environ: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+        """A worker process, which leaves its records in BENCH_LOG; ended at the end."""
         process = subprocess.Popen(
-            [
-                str(Path(sys.executable).with_name("jobrunner")),
-                "--kinds",
-                kinds,
-                "--handlers",
-                "benchhandlers",
-                *arguments,
-            ],
-            env={
-                **os.environ,
-                "JOBRUNNER_DSN": dsn,
-                "BENCH_LOG": str(self.log),
-                "PYTHONPATH": f"{RUNNER}:{HERE}",
-                **(environ or {}),
-            },
+            command,
+            env={**os.environ, "BENCH_LOG": str(self.log), **environ},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -94,21 +134,40 @@ class Bench:
         finally:
             if process.poll() is None:
                 process.terminate()
-            process.wait(60)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
-    def pgbench(self, dsn: str, script: str, *, clients: int, seconds: float, rate: int | None = None) -> float:
-        """Run a script with pgbench and return transactions a second."""
+    def pgbench(
+        self,
+        dsn: str,
+        script: str,
+        *,
+        clients: int,
+        seconds: float | None = None,
+        rate: float | None = None,
+        transactions: int | None = None,
+    ) -> Turns:
+        """Run a script with pgbench, for some seconds or so many times a client."""
         with tempfile.NamedTemporaryFile("w", suffix=".sql") as file:
             file.write(script)
             file.flush()
             command = [str(self.server.bin / "pgbench"), "-n", "-j", "1", "-f", file.name]
-            command += ["-c", str(clients), "-T", str(int(seconds)), "-M", "simple" if "\\;" in script else "prepared"]
+            command += ["-c", str(clients), "-M", "simple" if "\\gset" in script else "prepared"]
+            command += ["-T", str(int(seconds))] if seconds else ["-t", str(transactions)]
             command += ["-R", str(rate)] if rate else []
             done = subprocess.run([*command, dsn], capture_output=True, text=True, check=False)
-        found = re.search(r"tps = ([\d.]+)", done.stdout)
-        if found is None:
+        found = re.search(r"actually processed: (\d+).*?tps = ([\d.]+)", done.stdout, re.DOTALL)
+        if found is None or done.returncode:
             raise SystemExit(f"pgbench failed: {done.stderr.strip() or done.stdout}")
-        return float(found[1])
+        return Turns(float(found[2]), int(found[1]))
+
+    def forget(self) -> None:
+        """Let the handlers' records begin anew; no worker is there."""
+        for file in self.log.iterdir():
+            file.unlink()
 
     def started(self) -> int:
         """How many handlers have started."""
@@ -123,47 +182,8 @@ class Bench:
         return found
 
 
-def fill(dsn: str, kind: str, jobs: int) -> float:
-    """Enqueue so many jobs in calls of 1,000; return jobs a second."""
-    with psycopg.connect(dsn, autocommit=True) as conn:
-        batch = conn.execute(
-            "select jsonb_agg(jsonb_build_object('job_kind', %s::text)) from generate_series(1, 1000)", (kind,)
-        )
-        [(text,)] = batch.fetchall()
-        payload = Jsonb(text)
-        began = monotonic()
-        for _ in range(jobs // 1000):
-            conn.execute("select count(*) from mdm.enqueue_jobs(%s)", (payload,))
-        seconds = monotonic() - began
-        conn.execute("vacuum analyze")
-        conn.execute("checkpoint")
-    return jobs / seconds
-
-
-def percentile(values: Sequence[float], percent: float) -> float:
-    """Return a percentile of some values."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, round(percent / 100 * (len(ordered) - 1)))]
-
-
-def milliseconds(values: Sequence[float], *percents: float) -> str:
-    """Return percentiles of seconds as text in milliseconds."""
-    if not values:
-        return "nothing measured"
-    return ", ".join(f"p{percent:g} {percentile(values, percent) * 1000:.1f} ms" for percent in percents)
-
-
-def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    """Wait for a condition with a deadline."""
-    deadline = monotonic() + seconds
-    while not condition():
-        if monotonic() > deadline:
-            raise SystemExit(f"bench: {what} did not happen within {seconds:.0f} s")
-        sleep(0.002)
-
-
 @contextmanager
-def durable_server(quick: bool) -> Iterator[Bench]:
+def durable_server(options: Options) -> Iterator[Bench]:
     """A server with durable commits on disk, and the directory for the handlers' records."""
     base = Path(tempfile.mkdtemp(prefix="mdm-bench-"))
     log = Path(tempfile.mkdtemp(prefix="mdm-bench-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
@@ -174,12 +194,13 @@ def durable_server(quick: bool) -> Iterator[Bench]:
             "fsync": "on",
             "shared_buffers": "512MB",
             "max_wal_size": "4GB",
-            "max_connections": "100",
+            "max_connections": "200",
             "jit": "off",
+            "log_line_prefix": "%a: ",  # pickups.py counts the statements of an application
         },
     )
     try:
-        yield Bench(server, quick, log)
+        yield Bench(server, options, log)
     finally:
         devserver.stop(server)
         shutil.rmtree(base, ignore_errors=True)

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import psycopg
 from imports import TYPE, register
-from kit import Bench, milliseconds, percentile
+from kit import Bench
 from psycopg.types.json import Jsonb
+from tables import settle
 
 from jobrunner.demo.data import entities
 
@@ -56,12 +57,11 @@ def reindex(bench: Bench) -> None:
         ).fetchall()
     if rebuilt != rows or left:
         raise SystemExit(f"bench: {rebuilt} of {rows} rows were rebuilt, {left} have no vector")
-    bench.report("reindex", f"{rows:,} rows, every vector written", f"{rows / seconds:,.0f} rows/s, {seconds:,.0f} s")
-    bench.report("reindex", "longest transaction of the runner seen", f"{max(longest) * 1000:,.0f} ms")
+    bench.report("reindex", f"{rows:,} rows, every vector written", rows / seconds, "rows/s")
+    bench.report("reindex", "longest transaction of the runner seen", max(longest) * 1000, "ms")
     for who, before, meanwhile in (("reader", reads, reads_meanwhile), ("writer", writes, writes_meanwhile)):
-        ratio = percentile(meanwhile, 95) / percentile(before, 95)
-        bench.report("reindex", f"{who} before", milliseconds(before, 50, 95))
-        bench.report("reindex", f"{who} meanwhile", f"{milliseconds(meanwhile, 50, 95, 100)}, {ratio:.1f} x")
+        bench.times("reindex", f"{who} before", before, 50, 95)
+        bench.times("reindex", f"{who} meanwhile", meanwhile, 50, 95, 100, of=before, limit="before")
 
 
 def _longest(conn: psycopg.Connection[Any]) -> float:
@@ -113,6 +113,5 @@ def _fill(conn: psycopg.Connection[Any], count: int) -> tuple[Act, Act]:
         for number, city in islice(enumerate(cycle(cities), 1), count):
             copy.write_row((tenant, type_id, str(number), Jsonb(city.attributes)))
     conn.execute("alter table mdm.ddm_entity enable trigger user")
-    conn.execute("vacuum analyze")
-    conn.execute("checkpoint")
+    settle(conn)
     return _timed(READ.encode(), count, type_id, tenant), _timed(WRITE.encode(), count, type_id, tenant)

@@ -7,7 +7,8 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 import psycopg
-from kit import Bench, milliseconds, percentile
+from kit import Bench
+from tables import settle
 
 
 class Life(NamedTuple):
@@ -27,8 +28,7 @@ def retention(bench: Bench) -> None:
             " from generate_series(1, %s)",
             (rows,),
         )
-        conn.execute("vacuum analyze")
-        conn.execute("checkpoint")
+        settle(conn)
         before = live(conn, seconds=3 if bench.quick else 20)
         purge = threading.Thread(target=purge_all, args=(dsn,))
         began = monotonic()
@@ -40,12 +40,11 @@ def retention(bench: Bench) -> None:
         ).fetchall()
     if left:
         raise SystemExit(f"bench: {left} jobs beyond their retention are left")
-    bench.report("retention", f"{rows:,} done jobs purged in {seconds:.0f} s", f"{rows / seconds:,.0f}/s")
+    bench.report("retention", f"{rows:,} done jobs purged", rows / seconds, "jobs/s")
     for place, what in enumerate(("claim of a job", "enqueue, claim and finish of a job")):
         alone, beside = [life[place] for life in before], [life[place] for life in during]
-        bench.report("retention", f"{what} before it", milliseconds(alone, 50, 95))
-        ratios = ", ".join(f"{percentile(beside, p) / percentile(alone, p):.2f} x" for p in (50, 95))
-        bench.report("retention", "  the same meanwhile", f"{milliseconds(beside, 50, 95)}: {ratios}")
+        bench.times("retention", f"{what} before it", alone, 50, 95)
+        bench.times("retention", f"{what} meanwhile", beside, 50, 95, of=alone, limit="before it")
 
 
 def live(conn: psycopg.Connection[Any], seconds: float = 0, until: threading.Thread | None = None) -> list[Life]:

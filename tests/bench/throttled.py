@@ -7,8 +7,9 @@ from time import monotonic, sleep, time
 from typing import Any, Final
 
 import psycopg
-from kit import Bench, milliseconds, percentile, wait_until
+from kit import Bench
 from psycopg.types.json import Jsonb
+from tables import wait_until
 
 RATE: Final = 50  # what each of the tenants may have; the busy one has no burst
 OTHERS: Final = 100  # jobs a second of all other tenants together
@@ -30,14 +31,10 @@ def throttled(bench: Bench) -> None:
     rows, seconds = (10_000, 10) if bench.quick else (100_000, 40)
     alone, _ = _stream(bench, 0, seconds)
     beside, got = _stream(bench, rows, seconds)
-    bench.report("throttled", f"other tenants, {OTHERS}/s, enqueue to start", milliseconds(alone, 50, 95))
-    ratio = percentile(beside, 95) / percentile(alone, 95)
-    bench.report(
-        "throttled", f"the same beside {rows:,} throttled jobs", f"{milliseconds(beside, 50, 95)}, {ratio:.2f} x"
-    )
-    bench.report(
-        "throttled", f"the throttled tenant, {RATE}/s allowed, burst 1", f"{got:.1f}/s, {got / RATE:.2f} of it"
-    )
+    bench.times("throttled", f"other tenants, {OTHERS}/s, enqueue to start", alone, 50, 95)
+    what = f"the same beside {rows:,} throttled jobs"
+    bench.times("throttled", what, beside, 50, 95, of=alone, limit="without them")
+    bench.report("throttled", "the throttled tenant, burst 1", got, "jobs/s", RATE, "what it may have")
 
 
 def _stream(bench: Bench, rows: int, seconds: int) -> tuple[list[float], float]:
@@ -62,9 +59,7 @@ def _stream(bench: Bench, rows: int, seconds: int) -> tuple[list[float], float]:
             starts = bench.starts()
     if rows:
         first = [at - asked for asked, at in starts if asked and began <= asked < quiet]
-        bench.report(
-            "throttled", f"while these were enqueued and put off ({filled:.1f} s)", milliseconds(first, 50, 95)
-        )
+        bench.times("throttled", f"while these were enqueued and put off ({filled:.1f} s)", first, 50, 95)
     waits = [at - asked for asked, at in starts if asked >= quiet]
     mine = [at for asked, at in starts if not asked and at >= quiet]
     return waits, len(mine) / (ended - quiet)

@@ -8,6 +8,7 @@ from typing import Any, Final
 import psycopg
 from endpoint import Endpoint, endpoint
 from kit import Bench
+from tables import settle
 
 SECRET: Final = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3"
 EVENTS_A_COMMIT: Final = 10
@@ -19,7 +20,8 @@ def webhooks(bench: Bench) -> None:
     for settings in ({}, {"JOBRUNNER_WEBHOOK_PER_ENDPOINT": "32"}):
         cap = settings.get("JOBRUNNER_WEBHOOK_PER_ENDPOINT", "8")
         rate = _deliver(bench, events, settings)
-        bench.report("webhooks", f"{events:,} events, 4 slots, {cap} posts under way at most", f"{rate:,.0f}/s")
+        what = f"{events:,} events, 4 slots, {cap} posts under way at most"
+        bench.report("webhooks", what, rate, "posts/s")
 
 
 def _deliver(bench: Bench, events: int, settings: Mapping[str, str]) -> float:
@@ -54,5 +56,4 @@ def _fill(conn: psycopg.Connection[Any], consumer: Endpoint, events: int) -> Non
                from generate_series(1, %s) n""",
             (tenant, EVENTS_A_COMMIT),
         )
-    conn.execute("vacuum analyze")
-    conn.execute("checkpoint")
+    settle(conn)
