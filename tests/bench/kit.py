@@ -114,8 +114,9 @@ class Bench:
     def runner(
         self, dsn: str, *arguments: str, kinds: str = "noop", environ: Mapping[str, str] | None = None
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """A real jobrunner process; ended at the end."""
+        """A real jobrunner process, with metrics and heartbeats as in production; ended at the end."""
         command = [str(Path(sys.executable).with_name("jobrunner")), "--kinds", kinds, "--handlers", "benchhandlers"]
+        command += ["--metrics-port", "0"]
         env = {"JOBRUNNER_DSN": dsn, "PYTHONPATH": f"{RUNNER}:{HERE}", **(environ or {})}
         with self.process([*command, *arguments], env) as process:
             yield process

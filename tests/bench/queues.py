@@ -134,14 +134,14 @@ def load(queue: Queue, dsn: str, jobs: int) -> None:
 
 
 @contextmanager
-def worker(bench: Bench, queue: Queue, dsn: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """One process that works on the jobs; ours with metrics and heartbeats, as in production."""
+def worker(bench: Bench, queue: Queue, dsn: str) -> Iterator[subprocess.Popen[bytes]]:
+    """One process that works on the jobs, until the end."""
     if queue.driver:
         command = [interpreter(queue), str(DRIVERS / queue.driver), "worker"]
         with bench.process(command, {"BENCH_DSN": dsn}) as process:
             yield process
     else:
-        with bench.runner(dsn, "--metrics-port", "0", *arguments) as process:
+        with bench.runner(dsn) as process:
             yield process
 
 
