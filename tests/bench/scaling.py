@@ -13,7 +13,7 @@ from tables import fill, settle
 PROCESSES: Final = (1, 2, 4, 8)
 DONE: Final = """
     insert into mdm.aa_job (job_kind, priority, max_attempts, status, attempts, completed_at)
-    select 'noop', 100, 10, 'done', 1, clock_timestamp() - n % 36000 * interval '1 second'
+    select 'noop', 100, 10, 'done', 1, clock_timestamp() - n %% 36000 * interval '1 second'
     from generate_series(1, %s) n
 """
 
@@ -27,7 +27,7 @@ def scale(bench: Bench) -> None:
             fill(dsn, "noop", jobs)
             measured = drain_loaded(bench, OURS, dsn, conn, jobs, processes)
         first = first or measured.rate
-        _tell(bench, f"{jobs:,} jobs, {processes} processes", measured, first, "one process")
+        _tell(bench, f"{jobs:,} jobs, processes: {processes}", measured, first, "one process")
     with bench.database() as dsn:
         empty = load_and_drain(bench, OURS, dsn, jobs).rate
     sizes = (10_000,) if bench.quick else (10_000, 100_000, 1_000_000)
