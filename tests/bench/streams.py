@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -44,37 +45,52 @@ class Stream:
 def steady(bench: Bench) -> None:
     """A steady stream: enqueue to start, and the share of the machine that it takes."""
     rate, seconds = 500, 60 * bench.options.minutes if bench.options.minutes else 8 if bench.quick else 60
-    theirs = {}
+    found = {}
     for queue in (*peers(bench), OURS):
         measured = _stream(bench, queue, rate, seconds)
-        what = _name(queue, rate, seconds)
-        bench.report("steady", f"{what}: produced", measured.produced, "jobs/s", rate, "the rate that was asked for")
-        bench.times("steady", f"{what}: enqueue to start", measured.of(), 50, 95, 99)
-        bench.report("steady", f"{what}: of all {CORES} cores", measured.busy * 100, "%")
-        theirs[queue.name] = percentile(measured.of(), 95) * 1000
-    beside(bench, "steady", "enqueue to start, p95", theirs[OURS.name], "ms", theirs, most=False)
+        what = _tell(bench, "steady", queue, measured, rate)
+        found[queue.name] = _times(bench, "steady", f"{what}: enqueue to start", measured.of(), 50, 95, 99)
+    _beside(bench, "steady", "enqueue to start, p95", found)
 
 
 def held_snapshot(bench: Bench) -> None:
     """A faster stream while another session holds a snapshot, and one job in a hundred is committed late."""
     rate, seconds = 800, 60 * bench.options.minutes if bench.options.minutes else 12 if bench.quick else 120
-    theirs = {}
+    found = {}
     for queue in (*peers(bench), OURS):
         measured = _stream(bench, queue, rate, seconds, held=True)
-        what = _name(queue, rate, seconds)
-        bench.report("held-snapshot", f"{what}: produced", measured.produced, "jobs/s", rate, "the rate asked for")
+        what = _tell(bench, "held-snapshot", queue, measured, rate)
         first, last = measured.of(last=0.25), measured.of(first=0.75)
-        bench.times("held-snapshot", f"{what}: first quarter", first, 50, 95)
-        bench.times("held-snapshot", f"{what}: last quarter", last, 50, 95, of=first, limit="the first quarter")
-        bench.report("held-snapshot", f"{what}: of all {CORES} cores", measured.busy * 100, "%")
-        bench.times("held-snapshot", f"{what}: the late, commit to start", measured.late, 50, 99, 100)
-        bench.report("held-snapshot", f"{what}: left {AFTER_SECONDS:.0f} s after the end", measured.left, "jobs")
-        theirs[queue.name] = percentile(last, 95) * 1000
-    beside(bench, "held-snapshot", "last quarter, p95", theirs[OURS.name], "ms", theirs, most=False)
+        _times(bench, "held-snapshot", f"{what}: first quarter", first, 50, 95)
+        found[queue.name] = _times(bench, "held-snapshot", f"{what}: last quarter", last, 50, 95, of=first)
+        _times(bench, "held-snapshot", f"{what}: the late, commit to start", measured.late, 50, 99, 100)
+    _beside(bench, "held-snapshot", "last quarter, p95", found)
 
 
-def _name(queue: Queue, rate: int, seconds: float) -> str:
-    return f"{rate}/s for {seconds:.0f} s" + (f", {queue.name}" if queue.driver else "")
+def _tell(bench: Bench, scenario: str, queue: Queue, measured: Stream, rate: int) -> str:
+    """Report what is asked of every stream; return its name."""
+    what = f"{rate}/s for {measured.seconds:.0f} s" + (f", {queue.name}" if queue.driver else "")
+    bench.report(scenario, f"{what}: produced", measured.produced, "jobs/s", rate, "the rate asked for")
+    bench.report(scenario, f"{what}: of all {CORES} cores", measured.busy * 100, "%")
+    bench.report(scenario, f"{what}: left {AFTER_SECONDS:.0f} s after the end", measured.left, "jobs")
+    return what
+
+
+def _times(
+    bench: Bench, scenario: str, measure: str, seconds: list[float], *percents: float, of: Sequence[float] = ()
+) -> list[float]:
+    """Report the waits and return them; a part of a stream of which no job has started has none to report."""
+    if seconds:
+        bench.times(scenario, measure, seconds, *percents, of=of, limit="the first quarter")
+    return seconds
+
+
+def _beside(bench: Bench, scenario: str, measure: str, found: Mapping[str, list[float]]) -> None:
+    """Put our p95 beside that of the better rival."""
+    values = {name: percentile(seconds, 95) * 1000 for name, seconds in found.items() if seconds}
+    if OURS.name not in values:
+        raise SystemExit(f"bench: no job of ours has started: {scenario}, {measure}")
+    beside(bench, scenario, measure, values[OURS.name], "ms", values, most=False)
 
 
 def _stream(bench: Bench, queue: Queue, rate: int, seconds: float, *, held: bool = False) -> Stream:
@@ -84,7 +100,7 @@ def _stream(bench: Bench, queue: Queue, rate: int, seconds: float, *, held: bool
         dsn = stack.enter_context(database(bench, queue))
         stack.enter_context(worker(bench, queue, dsn))
         pool = stack.enter_context(ThreadPoolExecutor())
-        sleep(SETTLE_SECONDS)
+        sleep(SETTLE_SECONDS / 3 if bench.quick else SETTLE_SECONDS)
         scripts = [(f"{queue.enqueue()};\n", 4, float(rate))]
         if held:
             _hold(stack.enter_context(psycopg.connect(dsn)))

@@ -59,7 +59,8 @@ def _stream(bench: Bench, rows: int, seconds: int) -> tuple[list[float], float]:
             starts = bench.starts()
     if rows:
         first = [at - asked for asked, at in starts if asked and began <= asked < quiet]
-        bench.times("throttled", f"while these were enqueued and put off ({filled:.1f} s)", first, 50, 95)
+        bench.report("throttled", f"{rows:,} jobs of one tenant enqueued and put off", rows / filled, "jobs/s")
+        bench.times("throttled", "other tenants meanwhile, enqueue to start", first, 50, 95)
     waits = [at - asked for asked, at in starts if asked >= quiet]
     mine = [at for asked, at in starts if not asked and at >= quiet]
     return waits, len(mine) / (ended - quiet)
