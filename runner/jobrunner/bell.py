@@ -16,6 +16,7 @@ class Bell:
         self._idle = 0
         self._rings = 0
         self._stopped = False
+        self.sure = False  # every job that is committed rings: notifications are known to come through
 
     def ring(self) -> None:
         """Wake one idle slot; when none is idle, the next one to become idle looks again at once."""

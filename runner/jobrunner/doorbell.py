@@ -88,6 +88,7 @@ class Doorbell(threading.Thread):
 
     def _deaf(self) -> None:
         """Poll instead of listening, and say so once."""
+        self._shared.bell.sure = False
         if not self._warned:
             event(logging.WARNING, "listen_deaf", remedy="--listen-dsn with a direct connection to the same database")
         self._warned, self._proof_by = True, None
@@ -106,6 +107,7 @@ class Doorbell(threading.Thread):
             return False
         if self._shared.plan.runner_id in kinds:
             self._proof_by = None
+            self._shared.bell.sure = True
         if self._idle.take():
             self._hurry()
         return any(kind in self._shared.plan.handlers for kind in kinds)
@@ -117,6 +119,7 @@ class Doorbell(threading.Thread):
 
     def _lost(self, error: psycopg.Error) -> None:
         """Note that the listening connection is lost, and when to try again."""
+        self._shared.bell.sure = False
         self._proof_by = None
         if self.session is not None:
             self.session.close()

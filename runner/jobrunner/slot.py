@@ -44,6 +44,7 @@ class Slot(threading.Thread):
         self._steady = Steady(self.session, self._patience, shared.over)
         self._ending = Ending(self._steady, shared.tally)
         self._meter = shared.tally.meter
+        self._throttled = False  # some of the last claim got no token
         self._throttled_limit = 0
         self._worked = True  # found something since it slept last
 
@@ -79,17 +80,32 @@ class Slot(threading.Thread):
             self._clear()
             return
         self._pass_the_gate()
-        rows, claimed_at = self._finish_and_claim()
+        limit = self._limit()
+        rows, claimed_at = self._finish_and_claim(limit)
         self._patience.succeeded()
         self._accept(rows, claimed_at)
         if self._admitted(rows):
             self._run_all()
         if self._shared.plan.mode is Mode.ONCE:
             self._shared.stop.set()
-        elif not rows:
-            self._shared.gate.leave(self.worker_id)
-            self._shared.bell.wait(after_work=self._worked)
-        self._worked = bool(rows)
+        elif not rows or self._was_all(rows, limit):
+            self._sleep(after_work=self._worked or bool(rows))
+        else:
+            self._worked = True
+
+    def _was_all(self, rows: Sequence[ClaimedRow], limit: int) -> bool:
+        """Whether a claim took all that was there and whatever comes will ring: then no other claim has to ask."""
+        plan, short = self._shared.plan, len(rows) < limit
+        return (
+            short and plan.mode is Mode.SERVE and self._shared.bell.sure and not (self._throttled or rows[0].run_alone)
+        )
+
+    def _sleep(self, *, after_work: bool) -> None:
+        """Finish what is done, and sleep until the bell rings."""
+        self._finish(self.tray.take_done())
+        self._shared.gate.leave(self.worker_id)
+        self._shared.bell.wait(after_work=after_work)
+        self._worked = False
 
     def _pass_the_gate(self) -> None:
         """Wait while a job of another slot runs alone, with nothing of ours under way (D3)."""
@@ -119,14 +135,13 @@ class Slot(threading.Thread):
         if not waiting and not done:
             self._shared.over.wait(OTHERS_SECONDS)
 
-    def _finish_and_claim(self) -> tuple[Sequence[ClaimedRow], float]:
+    def _finish_and_claim(self, limit: int) -> tuple[Sequence[ClaimedRow], float]:
         """Finish what is done and claim the next, in one transaction and one round trip (rule 6)."""
         self.session.connection()
         done = self.tray.take_done()
         if any(hold.unsure for hold in done):
             self._finish(done)
             done = []
-        limit = self._limit()
         ticket = self._shared.floors.next(started := monotonic())
         self.claiming = True
         accepted, rows = self._run_claim(done, self._claim(limit, ticket.floor))
@@ -173,6 +188,7 @@ class Slot(threading.Thread):
         self.tray.put(allowed, claimed_at)
         throttled = self.tray.put_settling(refused, claimed_at)
         self.claiming = False
+        self._throttled = bool(refused)
         self._throttled_limit = min(MAX_JOBS, THROTTLE_GROWTH * len(rows)) if refused and not allowed else 0
         self._give_back(throttled, "rate limit", delays)
 

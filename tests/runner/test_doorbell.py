@@ -8,9 +8,10 @@ from typing import Any, LiteralString
 
 import pytest
 
-from jobrunner import doorbell
+from jobrunner import doorbell, slot
 from jobrunner.bell import Bell
 from jobrunner.db.connect import Target
+from jobrunner.db.worker import claim_job
 from jobs import Connection, enqueue, make_kind, statuses, value
 from runnerkit import eventually, serving
 
@@ -62,6 +63,39 @@ def test_doorbell_notify_wakes_an_idle_slot_at_once(conn: Connection, dsn: str) 
             eventually(lambda number=number: len(started) > number, every=0.001)
             waits.append(started[-1] - before)
     assert min(waits) < 1, waits
+
+
+@pytest.mark.usefixtures("never_polling")
+def test_doorbell_spares_the_claim_that_would_find_nothing(
+    conn: Connection, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim that came back short took all there was; what is committed later rings, also while the slot works."""
+    claims: list[int] = []
+    monkeypatch.setattr(slot, "claim_job", lambda **given: claims.append(given["limit"]) or claim_job(**given))
+    entered, leave = threading.Event(), threading.Event()
+
+    def handler(job: Any, ctx: Any) -> None:
+        if job.payload:
+            entered.set()
+            assert leave.wait(30)
+
+    with serving(dsn, {KIND: handler}) as served:
+        for number in range(3):
+            listening(conn, served)
+            eventually(lambda: served.pool._shared.bell.sure)
+            enqueue(conn, KIND)
+            eventually(lambda number=number: statuses(conn) == {"done": number + 1})
+        listening(conn, served)
+        claims.clear()
+        enqueue(conn, KIND, {"wait": True})
+        assert entered.wait(30)
+        enqueue(conn, KIND)
+        eventually(lambda: served.pool._shared.bell._rings)
+        leave.set()
+        eventually(lambda: statuses(conn) == {"done": 5})
+        listening(conn, served)
+        assert len(claims) == 2
+        assert min(claims) > 1
 
 
 @pytest.mark.parametrize("listen", [None, "postgresql://nobody@/none?host=/nowhere"])
