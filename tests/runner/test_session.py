@@ -133,6 +133,12 @@ def test_session_commit_runs_its_calls_in_the_open_transaction(conn: Connection,
     assert job(conn, job_id)["status"] == "done"
 
 
+def test_session_claims_kinds_of_any_name(opened: Open) -> None:
+    kinds = ["a", "b,c", 'quo"ted', "back\\slash", "{}", "NULL", "", "two words ", "\u00fc"]
+    sent = claim_job(worker_id="w", kinds=kinds, tenant_ids=None, limit=1, floor=None).params["kinds"]
+    assert opened().run(Call("select %(kinds)s::text[]", lambda rows: rows[0][0], {"kinds": sent})) == kinds
+
+
 @pytest.mark.parametrize("value", ["1", "1; drop table t", True, None, 1.5])
 def test_session_writes_only_numbers_into_its_scripts(opened: Open, value: Any) -> None:
     with pytest.raises(TypeError):

@@ -41,7 +41,7 @@ def send(conn: psycopg.Connection[Any], call: Call[Any]) -> psycopg.Cursor[tuple
 
 def read(cursor: psycopg.Cursor[tuple[Any, ...]], call: Call[T_co]) -> T_co:
     """Give the rows of a cursor their meaning; a call that is no query has no rows."""
-    return call.read(cursor.fetchall() if cursor.description else [])
+    return call.read(cursor.fetchall() if cursor.rownumber is not None else [])
 
 
 def nothing(rows: Rows) -> None:

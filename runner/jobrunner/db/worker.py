@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import lru_cache
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -61,7 +62,7 @@ def claim_job(
         lambda rows: [ClaimedRow._make(row) for row in rows],
         {
             "worker_id": worker_id,
-            "kinds": list(kinds),
+            "kinds": _texts(tuple(kinds)),
             "tenant_ids": list(tenant_ids) if tenant_ids is not None else None,
             "limit": limit,
             "floor": Jsonb(floor) if floor is not None else None,
@@ -205,6 +206,13 @@ def rate_limits(*, kinds: Sequence[str]) -> Call[list[RateLimit]]:
 def _array(numbers: Sequence[int]) -> str:
     """Write numbers as an array of SQL: for hundreds of them ten times as quick as the driver's own way."""
     return "{" + ",".join(map(str, numbers)) + "}"
+
+
+@lru_cache(maxsize=16)
+def _texts(texts: tuple[str, ...]) -> str:
+    """Write texts as an array of SQL, once: a claim names the same kinds each time."""
+    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
+    return "{" + ",".join(f'"{text}"' for text in quoted) + "}"
 
 
 def _interval(seconds: float | None) -> timedelta | None:
