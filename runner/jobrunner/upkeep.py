@@ -1,6 +1,6 @@
 """Recovery each minute and the cleanup each five (D17), on a connection that is open only meanwhile.
 
-A thread of its own: a cleanup may take its whole budget of 30 s, and no heartbeat may wait for it.
+A thread of its own: a cleanup may take its whole budget of 60 s, and no heartbeat may wait for it.
 """
 
 from __future__ import annotations
