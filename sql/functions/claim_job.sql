@@ -25,8 +25,8 @@ declare
   v_now timestamptz := clock_timestamp();
   v_ids bigint[];
 begin
-  if p_worker_id is null or p_kinds is null or coalesce(p_limit, 1) not between 1 and 10000 then
-    perform mdm._raise('MJ005', 'p_worker_id or p_kinds is NULL, or p_limit is not within 1 .. 10000', null,
+  if coalesce(p_worker_id, '') = '' or p_kinds is null or coalesce(p_limit, 1) not between 1 and 10000 then
+    perform mdm._raise('MJ005', 'p_worker_id is empty or p_kinds is NULL, or p_limit is not within 1 .. 10000', null,
       'Name the worker and the kinds it serves; an empty list of kinds claims nothing (D13).');
   end if;
   if p_floor is not null then

@@ -283,6 +283,7 @@ def test_b81_unknown_kind_beside_a_known_one(conn: Connection) -> None:
     [
         {"kinds": None},
         {"worker_id": None},
+        {"worker_id": ""},
         {"limit": 0},
         {"limit": -1},
         {"limit": 10001},
