@@ -54,6 +54,11 @@ def lock_index_builds() -> Call[bool]:
     return Call("select mdm.lock_index_builds()", lambda rows: bool(rows[0][0]))
 
 
+def unlock_index_builds() -> Call[None]:
+    """Let go of the lock at once: after a close the server takes a moment to notice, and the next build would wait."""
+    return Call("select pg_advisory_unlock_all()", nothing)
+
+
 def limit_session(*, lock_timeout_seconds: float, statement_timeout_seconds: float) -> Call[None]:
     """Set the session's own limits, whatever the role's are (B104), and how it reads string constants."""
     return Call(

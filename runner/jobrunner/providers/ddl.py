@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -11,7 +11,7 @@ import psycopg
 
 from jobrunner.db.call import read, send
 from jobrunner.db.connect import Target, connect
-from jobrunner.db.index import limit_session, lock_index_builds, run_watched
+from jobrunner.db.index import limit_session, lock_index_builds, run_watched, unlock_index_builds
 from jobrunner.errors import NOT_ALLOWED, UsageError
 from jobrunner.providers.environ import number, required
 from jobrunner.settings import connect_error, resolve_dsn
@@ -87,7 +87,7 @@ class DdlSession:
 
 @contextmanager
 def ddl_session(settings: DdlSettings) -> Iterator[DdlSession]:
-    """Open a DDL connection; closing it lets go of the lock. Raises ConnectError."""
+    """Open a DDL connection for the time of a with block, which lets go of the lock. Raises ConnectError."""
     try:
         conn = connect(Target(settings.dsn), "ddl")
     except psycopg.Error as error:
@@ -98,7 +98,11 @@ def ddl_session(settings: DdlSettings) -> Iterator[DdlSession]:
             statement_timeout_seconds=settings.statement_timeout_seconds,
         )
         send(conn, call)
-        yield DdlSession(conn, settings.watch_seconds)
+        try:
+            yield DdlSession(conn, settings.watch_seconds)
+        finally:
+            with suppress(psycopg.Error):
+                send(conn, unlock_index_builds())
 
 
 def check_ddl(environ: Mapping[str, str]) -> None:
