@@ -148,7 +148,7 @@ def test_b111_a_slow_endpoint_holds_up_neither_others_nor_other_kinds(
         eventually(lambda: len(consumed.ids("/quick")) == 20 and status(own, reindex) == "done")
         assert monotonic() - began < 8, "the slow endpoint is given up after 10 s"
         assert consumed.at_once["/slow"] <= 8
-        eventually(lambda: endpoint(own, slow)["failures"] == 1, 60)
+        eventually(lambda: endpoint(own, slow)["failures"] >= 1, 60)
         command.signal(TERM)
         assert command.end() == 0
     assert len(consumed.ids("/slow")) <= 2 * 8, "paused after a round, then probed"
