@@ -56,7 +56,9 @@ def _is_live(conn: psycopg.Connection[Any], pid: int) -> bool:
 
 def hint(dsn: str, pid: int, log: str) -> str:
     """Return what to do with what stays up."""
-    psql = shutil.which("psql") or find_bin() / "psql"
+    # the server's own first: what the path has may be a wrapper for a client that is not installed
+    own = find_bin() / "psql"
+    psql = own if own.exists() else shutil.which("psql") or "psql"
     return f"""
 The server and a runner stay up (pid {pid}, log {log}). Look, and give the runner something to do:
   {psql} '{dsn}'
