@@ -41,6 +41,7 @@
 \ir internal/_note_upkeep.sql
 \ir internal/_forget_progress.sql
 \ir internal/_uuid_of.sql
+\ir internal/_dead_jobs.sql
 \ir internal/_open_payloads.sql
 \ir internal/_abandon_scans.sql
 \ir internal/_abandon_imports.sql

@@ -9,11 +9,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  return mdm._abandon_emails(array(
-    select d.id
-    from mdm.aa_job d
-    where d.job_kind = 'email_send'
-      and d.status in ('dlq', 'failed')), true);
+  return mdm._abandon_emails(mdm._dead_jobs('email_send'), true);
 end
 $$;
 

@@ -10,11 +10,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  return mdm._abandon_imports(array(
-    select d.id
-    from mdm.aa_job d
-    where d.job_kind = 'bulk_import'
-      and d.status in ('dlq', 'failed')), true);
+  return mdm._abandon_imports(mdm._dead_jobs('bulk_import'), true);
 end
 $$;
 

@@ -9,11 +9,7 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  return mdm._abandon_scans(array(
-    select d.id
-    from mdm.aa_job d
-    where d.job_kind = 'virus_scan'
-      and d.status in ('dlq', 'failed')), true);
+  return mdm._abandon_scans(mdm._dead_jobs('virus_scan'), true);
 end
 $$;
 

@@ -108,6 +108,8 @@ def windows(conn: Connection) -> Iterator[Step]:
     yield "v_job_running", {RUNNING, PKEY}, lambda: rows(conn, "select * from mdm.v_job_running")
     age(conn, running["id"])
     yield "v_job_stale", {RUNNING, PKEY}, lambda: rows(conn, "select * from mdm.v_job_stale")
+    for what in ("emails", "imports", "scans"):
+        yield f"settle_{what}", {DEAD}, lambda what=what: call(conn, f"settle_{what}")
     yield "replay_jobs, dry run", {DEAD, KEY}, lambda: call(conn, "replay_jobs", filter={"all": True})
     yield "discard_jobs", {DEAD, PKEY}, lambda: call(conn, "discard_jobs", filter={"all": True}, dry_run=False)
 
