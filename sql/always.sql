@@ -112,6 +112,7 @@
 \ir functions/resume_kind.sql
 \ir functions/job_kind_settings.sql
 \ir functions/rate_limits.sql
+\ir functions/check_tenants.sql
 \ir functions/set_default_rate_limits.sql
 \ir functions/recover_stale_jobs.sql
 \ir functions/purge_jobs.sql

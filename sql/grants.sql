@@ -21,6 +21,7 @@ grant execute on function
   mdm.announce_runner(text, text[], uuid[], boolean),
   mdm.job_kind_settings(text[]),
   mdm.rate_limits(text[]),
+  mdm.check_tenants(uuid[]),
   mdm.get_job(bigint)
 to mdm_worker;
 

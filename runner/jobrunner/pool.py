@@ -15,6 +15,7 @@ from jobrunner.bell import Bell
 from jobrunner.buckets import Buckets
 from jobrunner.db.producer import Open, open_jobs
 from jobrunner.db.session import Session
+from jobrunner.db.worker import check_tenants
 from jobrunner.doorbell import Doorbell
 from jobrunner.errors import JobrunnerError, StuckError, UnfinishedError
 from jobrunner.floors import Floors
@@ -80,11 +81,17 @@ class Pool:
         try:
             require_schema(self._session.connection())
             self._keeper.refresh()
+            self._check_tenants()
             self._upkeep.recover()
             return self._session.run(open_jobs(kinds=self._plan.kinds))
         finally:
             for session in (self._session, self._keeper.session, self._upkeep.session):
                 session.close()
+
+    def _check_tenants(self) -> None:
+        """Warn of tenants that no job will come of; one that does not exist may be made later."""
+        for tenant in self._session.run(check_tenants(tenant_ids=self._plan.tenant_ids or ())):
+            event(logging.WARNING, "tenant_not_served", tenant_id=tenant.tenant_id, problem=tenant.problem)
 
     @property
     def alive(self) -> bool:

@@ -199,6 +199,16 @@ def test_cli_warns_of_a_kind_that_is_not_registered_and_works_on(conn: Connectio
     assert out.startswith("done 1, failed 0, released 0, dead 0 in ")
 
 
+def test_cli_warns_of_a_tenant_that_does_not_exist_and_works_on(conn: Connection, dsn: str) -> None:
+    make_kind(conn, "noop")
+    tenant, unknown = make_tenant(conn), "00000000-0000-4000-8000-000000000000"
+    enqueue(conn, "noop", tenant_id=tenant)
+    code, _, err = run(dsn, *options(["noop"], "--drain", "--tenants", f"{tenant},{unknown}"))
+    assert (code, statuses(conn)) == (0, {"done": 1})
+    [line] = err.splitlines()
+    assert line.endswith(f'warning tenant_not_served tenant_id={unknown} problem="there is no such tenant"')
+
+
 def test_b57_cli_works_through_a_pooler(conn: Connection, dsn: str) -> None:
     make_kind(conn, "noop")
     for _ in range(20):

@@ -78,6 +78,7 @@ MAY_EXECUTE: dict[str, set[str]] = {
         "count_jobs",
         "oldest_due",
         "announce_runner",
+        "check_tenants",
         "get_job",
         "reindex_chunk",
         "mark_email",

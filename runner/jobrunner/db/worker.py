@@ -37,6 +37,13 @@ class KindSettings(NamedTuple):
     paused: bool
 
 
+class Unserved(NamedTuple):
+    """A tenant that no job will come of, as things stand; `problem` says why."""
+
+    tenant_id: str
+    problem: str
+
+
 class RateLimit(NamedTuple):
     """The rate limit of a tenant and kind (S7.2); `problem` says why it cannot be used."""
 
@@ -200,6 +207,16 @@ def rate_limits(*, kinds: Sequence[str]) -> Call[list[RateLimit]]:
            from mdm.rate_limits(p_kinds => %(kinds)s::text[]) r""",
         lambda rows: [RateLimit._make(row) for row in rows],
         {"kinds": list(kinds)},
+    )
+
+
+def check_tenants(*, tenant_ids: Sequence[UUID]) -> Call[list[Unserved]]:
+    """Find the tenants of which this login gets no jobs: mistyped, not made yet, or not its own (S3.3)."""
+    return Call(
+        """select c.tenant_id::text, c.problem
+           from mdm.check_tenants(p_tenant_ids => %(tenant_ids)s::uuid[]) c""",
+        lambda rows: [Unserved._make(row) for row in rows],
+        {"tenant_ids": list(tenant_ids)},
     )
 
 
