@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import psycopg
 
-from jobrunner.db.connect import Target
 from jobrunner.db.session import Session
 from jobrunner.db.worker import finish_jobs, release_jobs
 from jobrunner.ending import tell_finished, tell_released
 from jobrunner.logs import event
-from jobrunner.outage import first_line
-from jobrunner.shared import Tally
+from jobrunner.shared import Shared
 from jobrunner.tray import Hold, Severed, Tray, leases
 
 GIVE_BACK_SECONDS: Final = 1.5  # the process must end in time, whatever the database does
+NAMED_JOBS: Final = 20  # of those that are left; the others are counted
 
 
-def give_back(target: Target, trays: Iterable[Tray], tally: Tally) -> bool:
-    """Take everything out of the trays and give it back with its attempts; False when time ran out before that."""
+def give_back(shared: Shared, trays: Sequence[Tray]) -> None:
+    """Give back what the trays hold, with its attempts, and finish what is done; what time runs out for stays there.
+
+    What a slot or the keeper is about to end is left to them.
+    """
     done: list[Hold] = []
     unrun: list[Hold] = []
     severed: list[Severed] = []
@@ -34,27 +36,41 @@ def give_back(target: Target, trays: Iterable[Tray], tally: Tally) -> bool:
             unrun += [current] if taken else []
             severed.append(conn)
         done += tray.take_done()
-    thread = threading.Thread(target=_tell, args=(target, done, unrun, severed, tally), daemon=True)
+    thread = threading.Thread(target=_tell, args=(shared, trays, done, unrun, severed), daemon=True)
     thread.start()
     thread.join(GIVE_BACK_SECONDS)
-    return not thread.is_alive()
+
+
+def tell_left(trays: Sequence[Tray]) -> None:
+    """Say which jobs stay behind as running: nobody could tell the database of their end."""
+    left = sorted(hold.row.id for tray in trays for hold in tray.holds)
+    if left:
+        named = ",".join(map(str, left[:NAMED_JOBS])) + (",..." if len(left) > NAMED_JOBS else "")
+        event(logging.ERROR, "jobs_left_to_recovery", count=len(left), job_ids=named)
 
 
 def _tell(
-    target: Target, done: Sequence[Hold], unrun: Sequence[Hold], severed: Sequence[Severed], tally: Tally
+    shared: Shared, trays: Sequence[Tray], done: Sequence[Hold], unrun: Sequence[Hold], severed: Sequence[Severed]
 ) -> None:
     """Tell the database, on a connection of its own; what cannot be told is recovered after the TTL (S8)."""
-    session = Session(target, "leaving")
+    session = Session(shared.plan.target, "leaving")
     try:
         if unrun:
             session.run(release_jobs(**leases(unrun)))
-            tell_released(unrun, "the runner ends", tally)
+            tell_released(unrun, "the runner ends", shared.tally)
+            _ended(trays, unrun)
         if done:
             accepted = session.run(finish_jobs(**leases(done)))
-            tell_finished(session, done, accepted, tally)
+            tell_finished(session, done, accepted, shared.tally)
+            _ended(trays, done)
     except psycopg.Error as error:
-        event(logging.ERROR, "jobs_left_to_recovery", count=len(unrun) + len(done), error=first_line(error))
+        shared.outage.lost(error)
     for cut in severed:
         if cut is not None:
             cut.cancel(timeout_seconds=0.2)
     session.close()
+
+
+def _ended(trays: Sequence[Tray], holds: Sequence[Hold]) -> None:
+    for tray in trays:
+        tray.ended(holds)

@@ -21,7 +21,7 @@ from jobrunner.errors import JobrunnerError, StuckError, UnfinishedError
 from jobrunner.floors import Floors
 from jobrunner.gate import Gate
 from jobrunner.keeper import Keeper
-from jobrunner.leaving import give_back
+from jobrunner.leaving import give_back, tell_left
 from jobrunner.logs import event
 from jobrunner.metrics import Meter
 from jobrunner.schema import require_schema
@@ -184,12 +184,15 @@ class Pool:
         self._stop()
         unfinished = self._busy()
         if unfinished:
-            give_back(self._plan.target, self._trays(), self._shared.tally)
+            give_back(self._shared, self._trays())
         self._shared.over.set()
         self._shared.hunger.again.set()
         until = monotonic() + LEAVE_SECONDS
-        for thread in (self._keeper, self._doorbell, *([] if unfinished else self._slots)):
+        # a slot whose job was given back may hang in its handler for ever
+        slots = [slot for slot in self._slots if not (unfinished and slot.tray.empty)]
+        for thread in (self._keeper, self._doorbell, *slots):
             thread.join(max(0.0, until - monotonic()))
+        tell_left(self._trays())
         self._session.close()
         event(logging.INFO, "runner_stopped", runner_id=self._plan.runner_id)
         return unfinished

@@ -70,9 +70,8 @@ class Slot(threading.Thread):
 
     def _through(self) -> bool:
         """Whether there is nothing left to do."""
-        if self.retired or self._shared.over.is_set():
-            return True
-        return self._shared.stop.is_set() and self.tray.empty
+        stopped = self._shared.stop.is_set() and self.tray.empty
+        return self.retired or self._shared.over.is_set() or stopped
 
     def _turn(self) -> None:
         """Finish what is done, claim, run what was claimed; or sleep when there is nothing."""
@@ -220,8 +219,7 @@ class Slot(threading.Thread):
             self._ending.end(hold, context, outcome)
         except psycopg.Error as error:
             job_event(logging.ERROR, "end_refused", hold.row, error=first_line(error), sqlstate=error.sqlstate)
-        finally:
-            self.tray.ended([hold])
+        self.tray.ended([hold])
 
     def _finish(self, done: Sequence[Hold]) -> None:
         """Finish jobs whose handlers wrote nothing."""
@@ -245,6 +243,8 @@ class Slot(threading.Thread):
             return
         try:
             self._steady.insist(release_jobs(**leases(holds), retry_after_seconds=delays), holds)
-        finally:
+        except psycopg.Error:
             self.tray.ended(holds)
+            raise
+        self.tray.ended(holds)
         tell_released(holds, reason, self._shared.tally)

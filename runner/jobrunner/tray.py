@@ -175,10 +175,14 @@ class Tray:
 
     def due_for_beat(self, now_seconds: float, beat_seconds: Callable[[str], float]) -> list[Hold]:
         """The jobs whose lease has to be extended: all that are here, since even what is done is not finished yet."""
+        return [hold for hold in self.holds if now_seconds - hold.beat_at >= beat_seconds(hold.row.job_kind)]
+
+    @property
+    def holds(self) -> list[Hold]:
+        """All jobs that are here."""
         with self._lock:
             current = [self._current] if self._current is not None else []
-            holds = [*self._waiting, *current, *self._done, *self._settling]
-        return [hold for hold in holds if now_seconds - hold.beat_at >= beat_seconds(hold.row.job_kind)]
+            return [*self._waiting, *current, *self._done, *self._settling]
 
     @property
     def empty(self) -> bool:

@@ -378,6 +378,28 @@ def test_b75_journey_outage_is_sat_out_quietly(restartable: tuple[Server, Connec
         assert monotonic() - asked < 10, "at once, whatever the grace of 30 s"
 
 
+def test_b74_journey_jobs_that_an_outage_leaves_behind_are_named_at_the_end(
+    restartable: tuple[Server, Connection],
+) -> None:
+    server, db = restartable
+    jobs = [enqueue(db, "loud", {"seconds": 1}) for _ in range(3)] + [enqueue(db, "effect", {"seconds": 1})]
+    with jobrunner(server.dsn(), *options(["loud", "effect"], "--grace", "2")) as command:
+        started(db, 3)
+        eventually(lambda: statuses(db) == {"running": 4})
+        stop_server(server, "immediate")
+        eventually(lambda: command.events("database_lost"))
+        asked = monotonic()
+        command.signal(TERM)
+        assert command.end() == 5
+        assert 2 <= monotonic() - asked < 2 + 6, "grace + 2 s (B74), and time for a busy machine"
+        [line] = command.events("jobs_left_to_recovery")
+        assert line.endswith(f'count=4 job_ids="{",".join(map(str, jobs))}"')
+        assert command.events("runner_stopped")
+        assert "Traceback" not in command.log
+    with again(server) as db:
+        assert statuses(db) == {"running": 4}
+
+
 def test_b51_journey_frozen_backends_do_not_keep_it_from_ending(restartable: tuple[Server, Connection]) -> None:
     server, db = restartable
     with jobrunner(server.dsn(), *options(["noop"], "--grace", "1")) as command:
