@@ -22,6 +22,7 @@ from psycopg import sql
 
 from jobrunner import devserver, schema
 from jobrunner.devserver import Server
+from leftovers import SHM, prefix, sweep
 from sqlcoverage import databases, sql_coverage
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -59,9 +60,8 @@ class PgServer:
 
 def make_base() -> Path:
     """Make a short directory for a server: in memory when that has a GiB, since template copies are 5-20x quicker."""
-    shm = Path("/dev/shm")
-    roomy = shm.is_dir() and os.access(shm, os.W_OK | os.X_OK) and shutil.disk_usage(shm).free >= 1 << 30
-    return Path(tempfile.mkdtemp(prefix="mdm-", dir=shm if roomy else None))
+    roomy = SHM.is_dir() and os.access(SHM, os.W_OK | os.X_OK) and shutil.disk_usage(SHM).free >= 1 << 30
+    return Path(tempfile.mkdtemp(prefix=prefix(), dir=SHM if roomy else None))
 
 
 def has_pg_cron() -> bool:
@@ -72,7 +72,11 @@ def has_pg_cron() -> bool:
 
 @cache
 def blank_cluster(binaries: Path) -> Path:
-    """The files of a server that has nothing in it yet: to copy them is quicker than initdb."""
+    """The files of a server that has nothing in it yet: to copy them is quicker than initdb.
+
+    Made once a run, after what killed runs have left behind was swept away.
+    """
+    sweep()
     base = make_base()
     atexit.register(shutil.rmtree, base)
     server = devserver.start(base, binaries)

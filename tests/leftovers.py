@@ -1,0 +1,69 @@
+"""What a killed run leaves behind: servers, and their directories, whose names tell which process they belonged to."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import stat
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from time import monotonic, sleep
+
+from jobrunner import devserver
+from jobrunner.devbinaries import server_user
+from jobrunner.devserver import Server
+
+SHM = Path("/dev/shm")
+NAME = re.compile(r"mdm-(?P<owner>(?P<space>\d+)-(?P<pid>\d+)-\d+)-\w+")
+END_SECONDS = 15.0  # an immediate stop kills after five
+
+
+def prefix() -> str:
+    """The beginning of the names of this process's directories."""
+    mine = identity(os.getpid())
+    return "mdm-" if mine is None else f"mdm-{mine}-"
+
+
+def identity(pid: int) -> str | None:
+    """Name a living process as none before or after it: namespace, pid and time of start; None when it is dead."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        space = Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else f"{space}-{pid}-{fields[19]}"
+
+
+def sweep(parents: Iterable[Path] = (SHM, Path(tempfile.gettempdir()))) -> None:
+    """Remove the directories of this user whose owners are dead, and stop the servers that still run there."""
+    for base in [path for parent in set(parents) if parent.is_dir() for path in parent.glob("mdm-*-*-*-*")]:
+        if _left(base):
+            _remove(base)
+
+
+def _left(base: Path) -> bool:
+    """Whether it was made by a process of this machine (or container) that does not live any more, as this user."""
+    found, mine = NAME.fullmatch(base.name), identity(os.getpid())
+    if found is None or mine is None or not mine.startswith(f"{found['space']}-"):
+        return False
+    user = server_user()  # owns the files where we are root
+    try:
+        status = base.lstat()
+    except FileNotFoundError:  # somebody else sweeps too
+        return False
+    ours = status.st_uid == os.geteuid() or (user is not None and status.st_uid == user.pw_uid)
+    return stat.S_ISDIR(status.st_mode) and ours and identity(int(found["pid"])) != found["owner"]
+
+
+def _remove(base: Path) -> None:
+    server = Server(bin=base, base=base, socket_dir=base)
+    deadline = monotonic() + END_SECONDS
+    pid = devserver.running_pid(server)
+    if pid is not None:
+        os.kill(pid, signal.SIGQUIT)
+    while devserver.running_pid(server) is not None and monotonic() < deadline:
+        sleep(0.02)
+    shutil.rmtree(base, ignore_errors=True)
