@@ -11,13 +11,14 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
+  v_now timestamptz := clock_timestamp();  -- an index can be asked for a value, not for a volatile function
   v_count bigint;
 begin
   case p_place
     when 'due' then
-      v_count := (select count(*) from mdm.aa_job j where j.status = 'pending' and j.job_kind = p_job_kind and j.available_at <= clock_timestamp());
+      v_count := (select count(*) from mdm.aa_job j where j.status = 'pending' and j.job_kind = p_job_kind and j.available_at <= v_now);
     when 'later' then
-      v_count := (select count(*) from mdm.aa_job j where j.status = 'pending' and j.job_kind = p_job_kind and j.available_at > clock_timestamp());
+      v_count := (select count(*) from mdm.aa_job j where j.status = 'pending' and j.job_kind = p_job_kind and j.available_at > v_now);
     when 'running' then
       v_count := (select count(*) from mdm.aa_job j where j.status = 'running' and j.job_kind = p_job_kind);
     when 'done' then

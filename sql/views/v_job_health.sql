@@ -1,7 +1,7 @@
 -- The health of the queue at a glance: per kind what waits too long or dies, and once what the server and the upkeep do.
 create or replace view mdm.v_job_health as
 with kind as (
-  select k.job_kind, c.due, c.later, c.running, c.failed, c.dlq, c.state,
+  select k.job_kind, c.due, c.running, c.failed, c.dlq, c.state,
     mdm.oldest_due(k.job_kind) as oldest_due,
     mdm.count_jobs(k.job_kind, 'restless') as released_often
   from mdm.aa_job_kind k

@@ -70,6 +70,22 @@ def test_views_of_few_jobs_do_not_see_the_others(make_database: Callable[[], Ope
         assert buffers(admin, query) <= 100, query
 
 
+def test_counts_fetch_no_row_that_they_do_not_count(huge: Connection) -> None:
+    """The second of two calls: the first loads catalogs."""
+
+    def pages(query: LiteralString, *parameters: Any) -> int:
+        return [buffers(huge, query, *parameters) for _ in range(2)][-1]
+
+    def counting(kind: str, place: str) -> int:
+        return pages("select mdm.count_jobs(%s, %s)", kind, place)
+
+    kinds = (KIND, TWIN, FOREIGN)
+    assert counting(FOREIGN, "later") < counting(FOREIGN, "due") / 2, "an index scan finds that there is none"
+    assert counting(KIND, "due") < counting(KIND, "later") / 2
+    counted = sum(counting(kind, place) for kind in kinds for place in ("due", "restless"))
+    assert pages("select * from mdm.v_job_health") < counted + 1000, "it shows neither the later nor the done ones"
+
+
 @pytest.fixture
 def undone(huge: Connection) -> Any:
     with huge.transaction(force_rollback=True):
