@@ -1,9 +1,18 @@
-"""Wakes idle slots: as many as there is work for."""
+"""Wakes idle slots: as many as there is work for.
+
+Where handlers are quick, one slot does: it claims all there is, and what comes meanwhile it claims in the transaction
+that finishes what it did. So a ring leaves the sleepers asleep while another slot is awake, which will look before it
+sleeps; when it does not within PATIENCE_SECONDS, the next sleeper is woken.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from time import monotonic
+from typing import Final
+
+PATIENCE_SECONDS: Final = 0.003
 
 
 class Bell:
@@ -15,7 +24,9 @@ class Bell:
         self._condition = threading.Condition()
         self._idle = 0
         self._rings = 0
+        self._unheard_since: float | None = None  # rung while another slot was awake, and not answered yet
         self._stopped = False
+        self.quick = False  # a turn of a slot takes a moment only
         self.sure = False  # every job that is committed rings: notifications are known to come through
 
     def ring(self) -> None:
@@ -23,6 +34,31 @@ class Bell:
         with self._condition:
             self._rings = min(self._rings + 1, max(self._idle, 1))
             self._condition.notify()
+
+    def ring_softly(self) -> None:
+        """Ring for a slot that is awake and quick, if there is one; the caller has to call `insist` when it is time."""
+        with self._condition:
+            if self.quick and self._idle < self._slots:
+                self._rings = max(self._rings, 1)
+                self._unheard_since = self._unheard_since or monotonic()
+                return
+        self.ring()
+
+    def insist(self) -> None:
+        """Wake a sleeper for the soft ring that nobody has answered."""
+        with self._condition:
+            self._unheard_since = None
+            self._condition.notify()
+
+    def seconds_to_insist(self) -> float | None:
+        """How long a soft ring may still wait for an answer; None when there is none."""
+        since = self._unheard_since
+        return None if since is None else since + PATIENCE_SECONDS - monotonic()
+
+    def answer(self) -> bool:
+        """Whether it rang: asked by a slot that is about to sleep, and then looks again instead."""
+        with self._condition:
+            return self._take()
 
     def pass_on(self) -> None:
         """Wake one more idle slot, if there is one: called by a slot that found as much as it asked for."""
@@ -37,10 +73,17 @@ class Bell:
             self._on_idle()
         with self._condition:
             self._idle += 1
-            while not self._rings and not self._stopped:
+            while not self._stopped and not self._take():
                 self._condition.wait()
-            self._rings = max(0, self._rings - 1)
             self._idle -= 1
+
+    def _take(self) -> bool:
+        """Answer one ring."""
+        if not self._rings:
+            return False
+        self._rings -= 1
+        self._unheard_since = None
+        return True
 
     def stop(self) -> None:
         """Let everybody go, now and later."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from jobrunner.db.worker import RateLimit
+from jobrunner.db.process import RateLimit
 from jobrunner.job import ClaimedRow
 
 HORIZON_SECONDS: Final = 900.0  # a refused job is put off by at most this

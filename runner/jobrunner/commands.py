@@ -19,9 +19,9 @@ import typer
 from jobrunner import schema
 from jobrunner.db.connect import Target
 from jobrunner.db.operator import Health, job_health
+from jobrunner.db.process import job_kind_settings
 from jobrunner.db.producer import enqueue_job, job_counts
 from jobrunner.db.session import Session
-from jobrunner.db.worker import job_kind_settings
 from jobrunner.errors import SchemaError, UsageError
 from jobrunner.handlers.registry import load_handlers
 from jobrunner.output import show, show_json

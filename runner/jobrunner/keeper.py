@@ -16,16 +16,9 @@ from typing import Final
 import psycopg
 
 from jobrunner.db.call import LeaseLost
+from jobrunner.db.process import announce_runner, job_kind_settings, rate_limits
 from jobrunner.db.session import Session
-from jobrunner.db.worker import (
-    announce_runner,
-    extend_jobs,
-    fail_job,
-    finish_jobs,
-    job_kind_settings,
-    rate_limits,
-    release_jobs,
-)
+from jobrunner.db.worker import extend_jobs, fail_job, finish_jobs, release_jobs
 from jobrunner.ending import tell_failed, tell_finished, tell_lost, tell_released
 from jobrunner.logs import event, job_event
 from jobrunner.outage import Patience, first_line, passes
@@ -97,7 +90,7 @@ class Keeper(threading.Thread):
     def refresh(self) -> None:
         """Read the settings of the kinds and the rate limits again; warn of what is new and wrong."""
         kinds = self._shared.plan.kinds
-        settings, limits = self.session.run(job_kind_settings(kinds=kinds), rate_limits(kinds=kinds))
+        settings, limits = self.session.run(job_kind_settings(kinds=kinds)), self.session.run(rate_limits(kinds=kinds))
         self._refreshed_at = self._clock()
         first = self._announced is None
         known = {kind for kind in kinds if self._shared.kinds.known(kind)}

@@ -13,9 +13,9 @@ import psycopg
 
 from jobrunner.bell import Bell
 from jobrunner.buckets import Buckets
+from jobrunner.db.process import check_tenants
 from jobrunner.db.producer import Open, open_jobs
 from jobrunner.db.session import Session
-from jobrunner.db.worker import check_tenants
 from jobrunner.doorbell import Doorbell
 from jobrunner.errors import JobrunnerError, StuckError, UnfinishedError
 from jobrunner.floors import Floors
@@ -38,7 +38,7 @@ STILL_SECONDS: Final = 30.0  # a main loop that has not ticked for so long is st
 DRAIN_TICK_SECONDS: Final = 0.02
 COUNT_EVERY_SECONDS: Final = 0.5  # how often --drain-all counts what is left
 CALL_SECONDS: Final = 60.0  # a call of the runner's own that takes longer hangs on a dead connection (B51)
-POLL_SECONDS: Final = 1.0  # a poll that takes longer at the stop waits for a lock
+CLAIM_SECONDS: Final = 1.0  # a claim that takes longer at the stop waits for a lock
 LEAVE_SECONDS: Final = 1.0  # for the keeper to pay what is owed and to sign off
 
 Watch = Callable[[Tally], None]
@@ -168,9 +168,9 @@ class Pool:
         self._idle.wake()
 
     def _hurry(self) -> None:
-        """End a poll that somebody's lock holds up: nothing was claimed by it yet."""
+        """End a claim that somebody's lock on the table holds up: nothing was claimed by it yet."""
         for slot in self._slots:
-            if slot.claiming and slot.tray.empty and slot.session.busy_seconds > POLL_SECONDS:
+            if slot.claiming and slot.session.busy_seconds > CLAIM_SECONDS:
                 cut = slot.session.sever()
                 if cut is not None:
                     cut.cancel()

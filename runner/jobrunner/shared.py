@@ -15,7 +15,7 @@ from uuid import UUID
 from jobrunner.bell import Bell
 from jobrunner.buckets import Buckets, Cap
 from jobrunner.db.connect import Target
-from jobrunner.db.worker import KindSettings
+from jobrunner.db.process import KindSettings
 from jobrunner.floors import Floors
 from jobrunner.gate import Gate
 from jobrunner.job import Handler

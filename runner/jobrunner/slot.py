@@ -13,7 +13,7 @@ import psycopg
 from jobrunner.context import SlotContext
 from jobrunner.db.call import Call
 from jobrunner.db.session import Session
-from jobrunner.db.worker import LOCK_SECONDS, claim_job, finish_jobs, release_jobs
+from jobrunner.db.worker import claim_job, finish_and_claim, finish_jobs, release_jobs
 from jobrunner.ending import Ending, tell_finished, tell_released
 from jobrunner.job import ClaimedRow
 from jobrunner.logs import job_event
@@ -25,6 +25,7 @@ from jobrunner.steady import GivenUp, Steady
 from jobrunner.tray import Hold, Tray, leases
 
 THROTTLE_GROWTH: Final = 4  # a claim of which nothing may run is followed by one so many times larger
+QUICK_JOBS: Final = 50  # of which a claim takes so many take 2 ms each
 OTHERS_SECONDS: Final = 0.05  # how often to look whether the keeper is through with jobs of this slot
 
 
@@ -85,12 +86,11 @@ class Slot(threading.Thread):
         self._accept(rows, claimed_at)
         if self._admitted(rows):
             self._run_all()
+        self._worked = self._worked or bool(rows)
         if self._shared.plan.mode is Mode.ONCE:
             self._shared.stop.set()
-        elif not rows or self._was_all(rows, limit):
-            self._sleep(after_work=self._worked or bool(rows))
-        else:
-            self._worked = True
+        elif (not rows or self._was_all(rows, limit)) and not self._shared.bell.answer():
+            self._sleep()
 
     def _was_all(self, rows: Sequence[ClaimedRow], limit: int) -> bool:
         """Whether a claim took all that was there and whatever comes will ring: then no other claim has to ask."""
@@ -99,11 +99,11 @@ class Slot(threading.Thread):
             short and plan.mode is Mode.SERVE and self._shared.bell.sure and not (self._throttled or rows[0].run_alone)
         )
 
-    def _sleep(self, *, after_work: bool) -> None:
+    def _sleep(self) -> None:
         """Finish what is done, and sleep until the bell rings."""
         self._finish(self.tray.take_done())
         self._shared.gate.leave(self.worker_id)
-        self._shared.bell.wait(after_work=after_work)
+        self._shared.bell.wait(after_work=self._worked)
         self._worked = False
 
     def _pass_the_gate(self) -> None:
@@ -150,12 +150,10 @@ class Slot(threading.Thread):
         return rows, started
 
     def _run_claim(self, done: list[Hold], claim: Call[list[ClaimedRow]]) -> tuple[set[int], list[ClaimedRow]]:
-        # The poll of an idle slot is one bare statement; the pool sees to it that no lock holds it up at the stop.
-        lock_seconds = LOCK_SECONDS if self._worked else None
         try:
             if done:
-                return self.session.run(finish_jobs(**leases(done)), claim, lock_seconds=lock_seconds)
-            return set(), self.session.run(claim, lock_seconds=lock_seconds)
+                return self.session.run(finish_and_claim(finish_jobs(**leases(done)), claim))
+            return set(), self.session.run(claim)
         except psycopg.Error:
             self.tray.put_back(done)
             raise
@@ -170,7 +168,9 @@ class Slot(threading.Thread):
         """How many jobs to claim."""
         if self._shared.plan.mode is Mode.ONCE:
             return 1
-        return max(self._shared.sizing.limit(), self._throttled_limit)
+        limit = self._shared.sizing.limit()
+        self._shared.bell.quick = limit >= QUICK_JOBS
+        return max(limit, self._throttled_limit)
 
     def _tell_claim(self, rows: Sequence[ClaimedRow], limit: int) -> None:
         """Say how the claim came back: whether to wake another slot, and whether NOTIFYs are wanted."""

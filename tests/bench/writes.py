@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from time import monotonic
 from typing import Final
 
 import psycopg
@@ -36,10 +39,38 @@ def write(bench: Bench) -> None:
             conn.execute(CLAIM_ALL)
             settle(conn)
         bare = bench.pgbench(dsn, BARE.format(jobs=jobs), clients=CLIENTS, seconds=2 if bench.quick else 8).rate
+    driver = _driver(bench, jobs)
+    what = f"a loop over psycopg without any runner, {CLIENTS} threads"
+    bench.report("write", what, driver, "jobs/s", bare, f"the same statements by pgbench, {CLIENTS} clients")
     for processes, how in ((1, "8 slots in one process"), (2, "4 slots in each of two processes")):
         rate = _drain(bench, jobs, processes)
         what = f"one row and one commit a job, {how}"
         bench.report("write", what, rate, "jobs/s", bare, f"the same statements by pgbench, {CLIENTS} clients")
+        bench.report("write", what, rate, "jobs/s", driver, f"a loop over psycopg, {CLIENTS} threads")
+
+
+def _driver(bench: Bench, jobs: int) -> float:
+    """Do by threads of this process what a runner cannot do without for such a job; return jobs a second."""
+    with bench.database() as dsn, psycopg.connect(dsn, autocommit=True) as conn:
+        fill(dsn, "write", jobs)
+        claimed: list[tuple[int, int]] = []
+        while len(claimed) < jobs:
+            claimed += conn.execute("select id, lease_no from mdm.claim_job('bare', '{write}', null, 5000)").fetchall()
+        settle(conn)
+        began = monotonic()
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            for done in [pool.submit(_write, dsn, claimed[first::CLIENTS]) for first in range(CLIENTS)]:
+                done.result()
+        return jobs / (monotonic() - began)
+
+
+def _write(dsn: str, claimed: Sequence[tuple[int, int]]) -> None:
+    """Write one row for each job and finish it, in a transaction each: three messages."""
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        for job_id, lease_no in claimed:
+            conn.pgconn.exec_(b"begin")
+            conn.execute("insert into bench_effect (job_id) values (%s)", (job_id,))
+            conn.pgconn.exec_(f"select mdm.finish_job({job_id}, {lease_no}); commit".encode())
 
 
 def _drain(bench: Bench, jobs: int, processes: int) -> float:

@@ -46,7 +46,7 @@ def test_b57_pooler_360_claims_of_six_clients_through_two_connections(conn: Conn
         claim = claim_job(worker_id="w/1/1", kinds=["noop"], tenant_ids=None, limit=1, floor=None)
         try:
             for _ in range(60):
-                [row] = session.run(claim, lock_seconds=5)
+                [row] = session.run(claim)
                 assert session.run(finish_jobs(job_ids=[row.id], lease_nos=[row.lease_no])) == {row.id}
         except BaseException as error:
             errors.append(error)

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from jobrunner.buckets import HORIZON_SECONDS, Buckets, Cap
-from jobrunner.db.worker import RateLimit
+from jobrunner.db.process import RateLimit
 from jobrunner.job import ClaimedRow
 
 pytestmark = pytest.mark.one_leg("18")

@@ -195,6 +195,67 @@ def test_bell_is_passed_on_to_sleepers_only() -> None:
     assert not thread.is_alive()
 
 
+def test_bell_rung_softly_is_left_to_a_quick_slot_that_is_awake() -> None:
+    bell = Bell(2, lambda: None)
+    bell.quick = True
+    [thread] = sleeping(bell, 1)
+    bell.ring_softly()
+    bell.ring_softly()
+    assert bell.seconds_to_insist() is not None
+    assert bell.answer()
+    assert bell.seconds_to_insist() is None
+    assert not bell.answer(), "a claim takes all that rang meanwhile"
+    assert thread.is_alive()
+    bell.stop()
+    thread.join(30)
+
+
+def test_bell_rung_softly_wakes_a_sleeper_when_nobody_answers() -> None:
+    bell = Bell(2, lambda: None)
+    bell.quick = True
+    [thread] = sleeping(bell, 1)
+    bell.ring_softly()
+    eventually(lambda: (bell.seconds_to_insist() or 0.0) < 0)
+    assert thread.is_alive()
+    bell.insist()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert bell.seconds_to_insist() is None
+
+
+@pytest.mark.parametrize(("quick", "sleepers"), [(True, 2), (False, 1)])
+def test_bell_rung_softly_rings_when_all_sleep_or_runs_are_long(quick: bool, sleepers: int) -> None:
+    bell = Bell(2, lambda: None)
+    bell.quick = quick
+    threads = sleeping(bell, sleepers)
+    bell.ring_softly()
+    eventually(lambda: sum(thread.is_alive() for thread in threads) == sleepers - 1)
+    bell.stop()
+    for thread in threads:
+        thread.join(30)
+
+
+@pytest.mark.usefixtures("never_polling")
+def test_doorbell_wakes_another_slot_beside_one_that_is_long_at_work(conn: Connection, dsn: str) -> None:
+    """Runs were quick so far, so the ring is left to the slot that is awake; but that one does not come back."""
+    leave, ran = threading.Event(), []
+
+    def handler(job: Any, ctx: Any) -> None:
+        ran.append(job.id)
+        if job.payload:
+            assert leave.wait(60)
+
+    with serving(dsn, {KIND: handler}, concurrency=2) as served:
+        bell = served.pool._shared.bell
+        eventually(lambda: conn.execute(LISTENS).fetchall())
+        eventually(lambda: enqueue(conn, KIND) and bell.quick, every=0.05)
+        long = enqueue(conn, KIND, {"long": True})
+        eventually(lambda: long in ran)
+        other = enqueue(conn, KIND)
+        eventually(lambda: other in ran)
+        leave.set()
+
+
 def test_bell_tells_of_a_sleeper_that_had_worked() -> None:
     told: list[int] = []
     bell = Bell(1, lambda: told.append(1))

@@ -524,3 +524,35 @@ def test_d3_slot_whose_handler_hangs_alone_does_not_keep_the_next_suspect_waitin
         eventually(lambda: statuses(conn) == {"pending": 1, "done": 2})
         over.set()
     assert status(conn, made[0]) == "pending"
+
+
+BLOCKED = """
+    select count(*) from pg_locks l join pg_stat_activity a using (pid)
+    where not l.granted and a.datname = current_database() and a.application_name = 'jobrunner slot-1'
+"""
+
+
+def test_slot_whose_claim_waits_for_a_lock_on_the_table_does_not_hold_up_the_end(
+    fresh_dsn: str, connect: Callable[..., Connection]
+) -> None:
+    """What is done and not finished yet is finished when the lock is gone, within the grace."""
+    other = connect(dsn=fresh_dsn)
+    kind = make_kind(other, KIND)
+    entered, leave = threading.Event(), threading.Event()
+
+    def handler(job: Job, ctx: Context) -> None:
+        entered.set()
+        assert leave.wait(30)
+
+    with serving(fresh_dsn, {kind: handler}) as served:
+        enqueue(other, kind)
+        enqueue(other, kind)
+        assert entered.wait(30)
+        other.execute("begin")
+        other.execute("lock table mdm.aa_job in access exclusive mode")
+        leave.set()
+        eventually(lambda: value(other, BLOCKED) == 1)
+        served.signals.count += 1
+        eventually(lambda: not served.pool._slots[0].claiming)
+        other.execute("commit")
+    assert statuses(other) == {"done": 1, "pending": 1}

@@ -11,7 +11,7 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 from time import monotonic
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg import errors, generators, waiting
@@ -22,7 +22,6 @@ from jobrunner.db.connect import Target, connect
 from jobrunner.errors import LEASE_LOST
 
 T = TypeVar("T")
-U = TypeVar("U")
 
 BEGIN: Final = Call("begin isolation level read committed", nothing)
 COMMIT: Final = Call("commit", nothing)
@@ -120,25 +119,15 @@ class Session:
             return TransactionStatus.ACTIVE
         return conn.info.transaction_status
 
-    @overload
-    def run(self, first: Call[T], /, *, lock_seconds: float | None = None) -> T: ...
+    def run(self, call: Call[T]) -> T:
+        """Run a call in a transaction of its own, in one round trip.
 
-    @overload
-    def run(self, first: Call[T], second: Call[U], /, *, lock_seconds: float | None = None) -> tuple[T, U]: ...
-
-    def run(self, first: Call[Any], second: Call[Any] | None = None, /, *, lock_seconds: float | None = None) -> Any:
-        """Run one or two calls in a transaction of their own, in one round trip.
-
-        Locks are waited for `lock_seconds`. Raises LeaseLost for SQLSTATE MJ001 and psycopg.Error for the rest;
-        the transaction is then rolled back.
+        Raises LeaseLost for SQLSTATE MJ001 and psycopg.Error for the rest; the transaction is then rolled back.
         """
-        calls = [first] if second is None else [first, second]
-        bounds = [] if lock_seconds is None else [_lock_timeout(lock_seconds)]
         with self._own_call() as conn:
-            if len(calls) + len(bounds) == 1 and not self._target.pooler:
-                return read(send(conn, first), first)
-            results = _together(conn, BEGIN, *bounds, *calls, COMMIT)[1 + len(bounds) : -1]
-        return results[0] if second is None else tuple(results)
+            if not self._target.pooler:
+                return read(send(conn, call), call)
+            return _in_transaction(conn, call)
 
     def run_alone(self, call: Call[T]) -> T:
         """Run a call that commits by itself and so may stand in no transaction block (a procedure)."""
@@ -200,13 +189,13 @@ class Session:
             self.close()
 
 
-def _together(conn: psycopg.Connection[Any], *calls: Call[Any]) -> list[Any]:
-    """Send the calls in one round trip, each prepared, and give what each of them gives."""
+def _in_transaction(conn: psycopg.Connection[Any], call: Call[T]) -> T:
+    """Run the call in a transaction whose isolation level is named, in one round trip."""
     with conn.pipeline():
-        cursors = [send(conn, call) for call in calls]
-    if cursors[-1].statusmessage != "COMMIT":
+        _, cursor, end = [send(conn, each) for each in (BEGIN, call, COMMIT)]
+    if end.statusmessage != "COMMIT":
         raise CommitLost("the transaction was rolled back instead of committed")
-    return [read(cursor, call) for cursor, call in zip(cursors, calls, strict=True)]
+    return read(cursor, call)
 
 
 def _script(conn: psycopg.Connection[Any], *parts: str | Call[Any]) -> None:
@@ -227,12 +216,3 @@ def _numbers(params: Mapping[str, Any]) -> Mapping[str, int]:
     if not all(type(value) is int for value in params.values()):
         raise TypeError(f"only numbers can be written into a script: {params}")
     return params
-
-
-def _lock_timeout(seconds: float) -> Call[None]:
-    """Bound the waits for locks for the rest of the transaction."""
-    return Call(
-        "select set_config('lock_timeout', %(milliseconds)s, true)",
-        nothing,
-        {"milliseconds": str(int(seconds * 1000))},
-    )

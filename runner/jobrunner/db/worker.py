@@ -1,4 +1,4 @@
-"""The functions of a worker (design 3): claim, end, heartbeat, registry, settings and upkeep."""
+"""The functions of a worker (design 3): claim, end and heartbeat."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from jobrunner.job import ClaimedRow
 
 # What a delay may be at most before it is sent; the database clamps it to the kind's max_delay (D8).
 MAX_DELAY_SECONDS: Final = 3650 * 86400.0
-# Of claim and heartbeat: both skip locked rows, so only DDL on the tables can make them wait.
-LOCK_SECONDS: Final = 5.0
 
 Floor = Mapping[str, Mapping[str, str]]
 
@@ -28,30 +26,15 @@ class Failed(NamedTuple):
     available_in_seconds: float
 
 
-class KindSettings(NamedTuple):
-    """What the runner has to know of a kind."""
-
-    job_kind: str
-    stale_ttl_seconds: float
-    handler_timeout_seconds: float | None
-    paused: bool
-
-
-class Unserved(NamedTuple):
-    """A tenant that no job will come of, as things stand; `problem` says why."""
-
-    tenant_id: str
-    problem: str
-
-
-class RateLimit(NamedTuple):
-    """The rate limit of a tenant and kind (S7.2); `problem` says why it cannot be used."""
-
-    tenant_id: str
-    job_kind: str
-    rps: float | None
-    burst: int | None
-    problem: str | None
+CLAIMED: Final = """j.id, j.lease_no, j.job_kind, j.tenant_id::text, j.priority,
+    date_part('epoch', j.available_at), j.payload::text, j.context::text,
+    j.attempts, j.max_attempts, j.idempotency_key, j.key_no, j.claimed_by,
+    date_part('epoch', j.claimed_at), date_part('epoch', j.created_at),
+    j.releases, j.recoveries, j.run_alone, j.last_error"""
+CLAIM: Final = """mdm.claim_job(p_worker_id => %(worker_id)s::text, p_kinds => %(kinds)s::text[],
+    p_tenant_ids => %(tenant_ids)s::uuid[], p_limit => %(limit)s::int, p_floor => %(floor)s::jsonb)"""
+FINISH: Final = """mdm.finish_jobs(
+    p_job_ids => %(job_ids)s::bigint[], p_lease_nos => %(lease_nos)s::bigint[])"""
 
 
 def claim_job(
@@ -59,13 +42,7 @@ def claim_job(
 ) -> Call[list[ClaimedRow]]:
     """Claim up to `limit` jobs, in order (S4.1)."""
     return Call(
-        """select j.id, j.lease_no, j.job_kind, j.tenant_id::text, j.priority,
-             date_part('epoch', j.available_at), j.payload::text, j.context::text,
-             j.attempts, j.max_attempts, j.idempotency_key, j.key_no, j.claimed_by,
-             date_part('epoch', j.claimed_at), date_part('epoch', j.created_at),
-             j.releases, j.recoveries, j.run_alone, j.last_error
-           from mdm.claim_job(p_worker_id => %(worker_id)s::text, p_kinds => %(kinds)s::text[],
-             p_tenant_ids => %(tenant_ids)s::uuid[], p_limit => %(limit)s::int, p_floor => %(floor)s::jsonb) j""",
+        f"select {CLAIMED} from {CLAIM} j",
         lambda rows: [ClaimedRow._make(row) for row in rows],
         {
             "worker_id": worker_id,
@@ -75,6 +52,26 @@ def claim_job(
             "floor": Jsonb(floor) if floor is not None else None,
         },
     )
+
+
+def finish_and_claim(finish: Call[set[int]], claim: Call[list[ClaimedRow]]) -> Call[tuple[set[int], list[ClaimedRow]]]:
+    """Finish and then claim, in one statement and so in one transaction (design 5, rule 6).
+
+    The ids that were accepted come with the first row. The outer side of a left join runs first.
+    """
+    return Call(
+        f"""select {CLAIMED}, case when coalesce(j.ordinality, 1) = 1 then f.job_ids end
+            from (select array_agg(d.job_id) as job_ids from {FINISH} as d (job_id)) f
+            left join lateral {CLAIM} with ordinality j on true""",
+        _finished_and_claimed,
+        {**finish.params, **claim.params},
+    )
+
+
+def _finished_and_claimed(rows: Rows) -> tuple[set[int], list[ClaimedRow]]:
+    """Read the answer of finish_and_claim; without a claimed job its one row is empty."""
+    accepted = set(rows[0][-1] or ())
+    return accepted, [ClaimedRow._make(row[:-1]) for row in rows if row[0] is not None]
 
 
 def check_lease(*, job_id: int, lease_no: int) -> Call[None]:
@@ -98,8 +95,7 @@ def finish_job(*, job_id: int, lease_no: int) -> Call[None]:
 def finish_jobs(*, job_ids: Sequence[int], lease_nos: Sequence[int]) -> Call[set[int]]:
     """End many jobs with success; gives the ids accepted."""
     return Call(
-        """select f.job_id from mdm.finish_jobs(
-             p_job_ids => %(job_ids)s::bigint[], p_lease_nos => %(lease_nos)s::bigint[]) as f (job_id)""",
+        f"select d.job_id from {FINISH} as d (job_id)",
         ids,
         {"job_ids": _array(job_ids), "lease_nos": _array(lease_nos)},
     )
@@ -159,64 +155,6 @@ def extend_jobs(*, job_ids: Sequence[int], lease_nos: Sequence[int]) -> Call[set
            from mdm.extend_jobs(p_job_ids => %(job_ids)s::bigint[], p_lease_nos => %(lease_nos)s::bigint[]) e""",
         lambda rows: {job_id for job_id, alive in rows if not alive},
         {"job_ids": _array(job_ids), "lease_nos": _array(lease_nos)},
-    )
-
-
-def announce_runner(
-    *, runner_id: str, kinds: Sequence[str], tenant_ids: Sequence[UUID] | None, hungry: bool
-) -> Call[None]:
-    """Write this process into the registry of runners (design 5.5); no kinds = take it out."""
-    return Call(
-        """select mdm.announce_runner(p_runner_id => %(runner_id)s, p_kinds => %(kinds)s::text[],
-             p_tenant_ids => %(tenant_ids)s::uuid[], p_hungry => %(hungry)s)""",
-        nothing,
-        {
-            "runner_id": runner_id,
-            "kinds": list(kinds),
-            "tenant_ids": list(tenant_ids) if tenant_ids is not None else None,
-            "hungry": hungry,
-        },
-    )
-
-
-def listen() -> Call[None]:
-    """Hear of new jobs on this connection (design 5.5); the payload of a notification is the kind."""
-    return Call("listen mdm_jobs", nothing)
-
-
-def notify(*, payload: str) -> Call[None]:
-    """Send a notification on the channel of new jobs: how a runner tests that it would hear of one (B59)."""
-    return Call("select pg_notify('mdm_jobs', %(payload)s)", nothing, {"payload": payload})
-
-
-def job_kind_settings(*, kinds: Sequence[str]) -> Call[list[KindSettings]]:
-    """Read what the runner has to know of its kinds; an unregistered kind gives no row (D14)."""
-    return Call(
-        """select s.job_kind, date_part('epoch', s.stale_ttl),
-             date_part('epoch', s.handler_timeout), s.paused
-           from mdm.job_kind_settings(p_kinds => %(kinds)s::text[]) s""",
-        lambda rows: [KindSettings._make(row) for row in rows],
-        {"kinds": list(kinds)},
-    )
-
-
-def rate_limits(*, kinds: Sequence[str]) -> Call[list[RateLimit]]:
-    """Read the rate limits of the tenants that have one (S7.2)."""
-    return Call(
-        """select r.tenant_id::text, r.job_kind, r.rps::float8, r.burst, r.problem
-           from mdm.rate_limits(p_kinds => %(kinds)s::text[]) r""",
-        lambda rows: [RateLimit._make(row) for row in rows],
-        {"kinds": list(kinds)},
-    )
-
-
-def check_tenants(*, tenant_ids: Sequence[UUID]) -> Call[list[Unserved]]:
-    """Find the tenants of which this login gets no jobs: mistyped, not made yet, or not its own (S3.3)."""
-    return Call(
-        """select c.tenant_id::text, c.problem
-           from mdm.check_tenants(p_tenant_ids => %(tenant_ids)s::uuid[]) c""",
-        lambda rows: [Unserved._make(row) for row in rows],
-        {"tenant_ids": list(tenant_ids)},
     )
 
 

@@ -1,0 +1,40 @@
+"""The calls of a worker that are more than one function (db/worker.py)."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobrunner.db.connect import Target
+from jobrunner.db.session import Session
+from jobrunner.db.worker import claim_job, finish_and_claim, finish_jobs
+from jobs import Connection, claim, enqueue, statuses, value
+
+pytestmark = pytest.mark.one_leg("15")
+
+CLAIM = claim_job(worker_id="h/1/w", kinds=["reindex"], tenant_ids=None, limit=3, floor=None)
+
+
+@pytest.mark.parametrize("pooler", [False, True])
+def test_worker_finishes_and_claims_in_one_transaction(conn: Connection, dsn: str, pooler: bool) -> None:
+    for priority in (1, 2, 9, 7, 8, 6):
+        enqueue(conn, priority=priority)
+    ran, stale = claim(conn, limit=2)
+    session = Session(Target(dsn, pooler=pooler), "test")
+    finish = finish_jobs(job_ids=[ran["id"], stale["id"]], lease_nos=[ran["lease_no"], 1])
+    accepted, rows = session.run(finish_and_claim(finish, CLAIM))
+    assert accepted == {ran["id"]}
+    assert [(row.priority, row.claimed_by) for row in rows] == [(6, "h/1/w"), (7, "h/1/w"), (8, "h/1/w")]
+    assert statuses(conn) == {"done": 1, "running": 4, "pending": 1}
+    written = "select count(distinct xmin::text) from mdm.aa_job where id = any (%s)"
+    assert value(conn, written, [ran["id"], *(row.id for row in rows)]) == 1
+    session.close()
+
+
+def test_worker_finishes_where_nothing_is_left_to_claim(conn: Connection, dsn: str) -> None:
+    enqueue(conn)
+    [ran] = claim(conn)
+    session = Session(Target(dsn), "test")
+    finish = finish_jobs(job_ids=[ran["id"]], lease_nos=[ran["lease_no"]])
+    assert session.run(finish_and_claim(finish, CLAIM)) == ({ran["id"]}, [])
+    assert session.run(finish_and_claim(finish, CLAIM)) == (set(), [])
+    session.close()
