@@ -34,7 +34,7 @@ EPILOG: Final = (
     "given back; 70 more handlers are stuck than there are slots."
 )
 
-app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None, help=__doc__)
+app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
 for part in (commands, dlq, operate, doctor):
     part.register(app)
 
@@ -171,11 +171,12 @@ def main() -> NoReturn:
 def execute(arguments: list[str]) -> int:
     """Run a command line; give the exit code."""
     try:
-        return int(app(arguments, standalone_mode=False) or 0)
+        return int(app(arguments, prog_name="jobrunner", standalone_mode=False) or 0)
     except JobrunnerError as error:
         return _complain(str(error), error.exit_code)
     except _ParseError as error:
-        return _complain(f"{error.format_message()} (see --help)", UsageError.exit_code)
+        where = getattr(error.ctx, "command_path", "jobrunner")
+        return _complain(f"{error.format_message()} (see {where} --help)", UsageError.exit_code)
     except typer.Abort:
         return _complain("interrupted", 130)
     except psycopg.OperationalError as error:

@@ -187,7 +187,7 @@ def instant(text: str) -> datetime:
     except ValueError:
         raise UsageError(f"{text!r} is no time: write it as 2030-01-31T12:00:00+01:00") from None
     if value.utcoffset() is None:
-        raise UsageError(f"{text!r} has no offset from UTC: write {text}+00:00, or {text}Z")
+        raise UsageError(f"{text!r} has no offset from UTC: write {value.isoformat()}+00:00, or the offset you mean")
     return value
 
 

@@ -6,6 +6,7 @@ import argparse
 import hashlib
 import json
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -82,6 +83,16 @@ def _url(root: Path) -> str:
     return server.dsn()
 
 
+def _reset(root: Path) -> str:
+    """Stop the server and throw its files away."""
+    known = load(root)
+    if known is None or not known.data.exists():
+        return "there is nothing to throw away"
+    stop(known)
+    shutil.rmtree(known.base)
+    return f"removed {known.base}: bin/dev-db start makes an empty server"
+
+
 def _command(arguments: argparse.Namespace, root: Path) -> str:
     """Carry out one subcommand and return what it prints."""
     match arguments.action:
@@ -94,6 +105,8 @@ def _command(arguments: argparse.Namespace, root: Path) -> str:
                 return "the server does not run"
             stop(known)
             return f"stopped; its files stay in {known.base}"
+        case "reset":
+            return _reset(root)
         case "url":
             return _url(root)
         case "status":
@@ -108,7 +121,7 @@ def _command(arguments: argparse.Namespace, root: Path) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of bin/dev-db; the exit code is 1 for every refusal."""
     parser = argparse.ArgumentParser(prog="bin/dev-db", description="The throw-away server of this checkout.")
-    parser.add_argument("action", choices=["start", "stop", "url", "status", "embedded-bin"])
+    parser.add_argument("action", choices=["start", "stop", "reset", "url", "status", "embedded-bin"])
     parser.add_argument("--port", type=int, help="number in the socket's name (start; default 5432)")
     parser.add_argument("--root", type=Path, default=Path.cwd(), help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)

@@ -8,6 +8,8 @@ security definer
 set search_path = pg_catalog, pg_temp
 as $$
 declare
+  v_settings constant text[] := array['description', 'base_delay', 'max_delay', 'jitter', 'max_attempts', 'priority', 'stale_ttl',
+    'handler_timeout', 'retention_done', 'retention_dlq', 'retention_failed', 'audit_level', 'tenant_required', 'redact', 'enabled'];
   v_old mdm.aa_job_kind;
   v_new mdm.aa_job_kind;
   v_unknown text;
@@ -18,11 +20,10 @@ begin
   select string_agg(quote_literal(s.key), ', ' order by s.key)
   into v_unknown
   from jsonb_object_keys(coalesce(p_settings, '{}')) s (key)
-  where s.key not in ('description', 'base_delay', 'max_delay', 'jitter', 'max_attempts', 'priority', 'stale_ttl', 'handler_timeout',
-    'retention_done', 'retention_dlq', 'retention_failed', 'audit_level', 'tenant_required', 'redact', 'enabled');
+  where s.key <> all (v_settings);
   if v_unknown is not null then
     perform mdm._raise('MJ005', format('unknown setting %s', v_unknown), null,
-      'The settings are the columns of mdm.aa_job_kind; pausing has functions of its own, pause_kind and resume_kind.');
+      format('The settings are %s; pausing has functions of its own, pause_kind and resume_kind.', array_to_string(v_settings, ', ')));
   end if;
 
   insert into mdm.aa_job_kind (job_kind) values (p_job_kind) on conflict (job_kind) do nothing;
@@ -54,7 +55,7 @@ begin
 exception
   when data_exception or check_violation or not_null_violation then
     perform mdm._raise('MJ005', format('bad setting for kind %s: %s', coalesce(p_job_kind, 'NULL'), sqlerrm), null,
-      'Intervals are like "30 seconds" or "6 hours"; 0 < base_delay <= max_delay, 0 <= jitter <= 1, stale_ttl >= 15 seconds, retention at most 876000 hours, audit_level full or exceptions.');
+      'A name has a-z, 0-9, "_", ".", ":", "-" and begins with a letter. max_attempts >= 1. Intervals are like "30 seconds" or "6 hours"; 0 < base_delay <= max_delay, 0 <= jitter <= 1, stale_ttl >= 15 seconds, retention at most 876000 hours, audit_level full or exceptions.');
 end
 $$;
 

@@ -89,6 +89,7 @@ def test_cli_enqueue_reads_the_payload_from_a_file(conn: Connection, dsn: str, t
         (("reindex", "--payload", '{"a": 1e200000}'), 1, "[22003]: use a smaller number"),
         (("reindex", "--payload", "@/nowhere"), 2, "name a readable file"),
         (("reindex", "--at", "2031-01-31T12:00:00"), 2, "write 2031-01-31T12:00:00+00:00"),
+        (("reindex", "--at", "2031-01-31"), 2, "write 2031-01-31T00:00:00+00:00"),
         (("reindex", "--at", "tomorrow"), 2, "write it as 2030-01-31T12:00:00+01:00"),
         (("reindex", "--at", "0001-01-01T00:00:00Z"), 1, "[MJ005]"),
         (("reindex", "--tenant", "42"), 2, "use the id (a UUID) of a tenant"),
@@ -104,6 +105,7 @@ def test_cli_enqueue_reads_the_payload_from_a_file(conn: Connection, dsn: str, t
         (("reindex", "--on-conflict", "replace"), 2, "--on-conflict"),
         ((), 2, "KIND"),
         (("reindex", "--colour", "red"), 2, "--colour"),
+        (("reindex", "{}"), 2, "(see jobrunner enqueue --help)"),
     ],
     ids=lambda value: None,
 )
@@ -182,7 +184,8 @@ def test_cli_help_documents_the_exit_codes(dsn: str) -> None:
         (("--log-format", "xml"), "--log-format"),
         (("--handlers", "no_such_module"), "is it installed, or on PYTHONPATH?"),
         (("--handlers", "runnerkit"), "needs a dict HANDLERS"),
-        (("run",), "run"),
+        (("--handlers", "./my_handlers.py"), "is a file: name its module, my_handlers; "),
+        (("run",), "'run'. (see jobrunner --help)"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -234,7 +237,11 @@ def a_generator(job: Any, ctx: Any) -> Iterator[None]:
     yield
 
 
-@pytest.mark.parametrize("handler", [a_coroutine, a_generator, "no function"], ids=["async", "yield", "str"])
+@pytest.mark.parametrize(
+    "handler",
+    [a_coroutine, a_generator, "no function", lambda job: None],
+    ids=["async", "yield", "str", "one argument"],
+)
 def test_cli_refuses_a_handler_that_is_no_plain_function(
     refused: Refused, dsn: str, monkeypatch: pytest.MonkeyPatch, handler: Any
 ) -> None:
@@ -249,6 +256,14 @@ def test_cli_refuses_a_kind_that_is_no_text(refused: Refused, dsn: str, monkeypa
     module.HANDLERS = {7: print}  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "mine", module)
     assert "the kind 7 is no text" in refused(dsn, 2, "--handlers", "mine")
+
+
+def test_cli_names_the_line_of_a_handler_module_that_is_no_python(
+    refused: Refused, dsn: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "no_python.py").write_text("def greet(job, ctx:\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "(no_python.py, line 1): correct that line" in refused(dsn, 2, "--handlers", "no_python")
 
 
 @pytest.mark.parametrize(

@@ -195,6 +195,9 @@ def test_dev_db_start_status_url_stop(capsys: pytest.CaptureFixture[str]) -> Non
         assert "running: PostgreSQL" in dev_db("status")[1]
         assert dev_db("stop")[0] == 0
         assert "does not run" in dev_db("stop")[1]
+        assert "there is nothing" not in dev_db("reset")[1]
+        assert not list(root.rglob("PG_VERSION"))
+        assert dev_db("reset") == (0, "there is nothing to throw away\n", "")
     finally:
         dev_db("stop")
         shutil.rmtree(root)

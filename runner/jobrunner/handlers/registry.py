@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, Final
 
 from jobrunner.errors import UsageError
@@ -32,6 +33,8 @@ def load_handlers(modules: Iterable[str]) -> dict[str, Handler]:
         sys.path.insert(0, os.getcwd())  # as `python -m` does: a module beside the user is found
     for name in names:
         source = f"--handlers {name}"
+        if name.endswith(".py") or "/" in name:
+            raise UsageError(f"{source} is a file: name its module, {Path(name).stem}; PYTHONPATH has its directory")
         found |= _handlers_of(_loaded(source, lambda name=name: importlib.import_module(name)), name, source)
     return found
 
@@ -52,7 +55,9 @@ def _loaded(source: str, load: Any) -> Any:
     """Import what a source names."""
     try:
         return load()
-    except (ImportError, AttributeError, SyntaxError) as error:
+    except SyntaxError as error:
+        raise UsageError(f"{source} cannot be imported: {error}: correct that line") from error
+    except (ImportError, AttributeError) as error:
         raise UsageError(f"{source} cannot be imported: {error}: is it installed, or on PYTHONPATH?") from error
     except (Exception, SystemExit) as error:  # the import runs the code of others
         found = outcome_of(error)
@@ -69,6 +74,19 @@ def _handlers_of(value: Any, name: str, source: str) -> dict[str, Handler]:
     for kind, handler in table.items():
         if not isinstance(kind, str):
             raise UsageError(f"{source}: the kind {kind!r} is no text: write it in quotes")
-        if not callable(handler) or inspect.iscoroutinefunction(handler) or inspect.isgeneratorfunction(handler):
+        if not _is_plain(handler):
             raise UsageError(f"{source}: the handler of {kind} must be a plain function of (job, ctx)")
     return dict(table)
+
+
+def _is_plain(handler: Any) -> bool:
+    """Whether it can be called with two arguments, and does its work when it is called."""
+    if not callable(handler) or inspect.iscoroutinefunction(handler) or inspect.isgeneratorfunction(handler):
+        return False
+    try:
+        inspect.signature(handler).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # written in C, it does not tell
+        return True
+    return True
