@@ -39,6 +39,10 @@
 \ir internal/_mark_together.sql
 \ir internal/_recover_locked.sql
 \ir internal/_note_upkeep.sql
+\ir internal/_row_violations.sql
+\ir internal/_audit_entries.sql
+\ir internal/_audit_violations.sql
+\ir internal/_audit_slice.sql
 \ir internal/_forget_progress.sql
 \ir internal/_uuid_of.sql
 \ir internal/_dead_jobs.sql
@@ -124,6 +128,7 @@
 \ir functions/explain_job.sql
 \ir functions/job_metrics.sql
 \ir functions/check_job_invariants.sql
+\ir functions/watch_invariants.sql
 \ir functions/job_schema_version.sql
 
 -- [kinds]

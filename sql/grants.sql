@@ -94,7 +94,8 @@ grant execute on function
   mdm.recover_stale_jobs(int),
   mdm.purge_jobs(int),
   mdm.cleanup_step(int),
-  mdm.compact_outbox(int)
+  mdm.compact_outbox(int),
+  mdm.watch_invariants()
 to mdm_worker, mdm_admin;
 grant execute on procedure mdm.cleanup_jobs(interval) to mdm_worker, mdm_admin;
 
@@ -122,7 +123,7 @@ grant execute on function mdm.job_metrics() to mdm_worker;
 
 -- watching (S12). _redact is pure; the views call it with the rights of their reader.
 grant execute on function
-  mdm.check_job_invariants(),
+  mdm.check_job_invariants(timestamptz, bigint, bigint, bigint),
   mdm.explain_job(bigint),
   mdm.job_metrics(),
   mdm._redact(jsonb, text[])

@@ -48,6 +48,7 @@
 \ir tables/aa_job.sql
 \ir tables/aa_job_runner.sql
 \ir tables/aa_job_upkeep.sql
+\ir tables/aa_job_violation.sql
 \ir tables/aa_reindex_progress.sql
 \ir tables/aa_schema_object.sql
 \ir roles/as_installer.sql

@@ -29,6 +29,7 @@ TENANTS_MAX: Final = 1000  # later ones fold into "other"
 KINDS_MAX: Final = 100
 PLATFORM: Final = ""  # the tenant label of the platform's own jobs
 PER_TENANT: Final = ("mdm_jobs_pending", "mdm_jobs_running", "mdm_jobs_dlq")
+WITHOUT_KIND: Final = ("_age_seconds", "_violations")
 
 HELP: Final = {
     "mdm_jobs_pending": "Pending jobs, due or not (S12.1).",
@@ -39,6 +40,8 @@ HELP: Final = {
     "mdm_jobs_recover_age_seconds": "Time since recovery last ran to its end (D17).",
     "mdm_jobs_purge_age_seconds": "Time since retention last ran to its end (D22).",
     "mdm_jobs_compact_age_seconds": "Time since the outbox was last compacted (S2.5).",
+    "mdm_jobs_invariants_age_seconds": "Time since the invariants were last looked at (D17).",
+    "mdm_jobs_violations": "Jobs that the cleanup found to break an invariant within the last 24 hours.",
 }
 
 Read = Callable[[], Sequence[Gauge]]
@@ -144,7 +147,7 @@ class Gauges(Collector):
         return (_bounded(each.tenant_id or PLATFORM, self._tenants, TENANTS_MAX), kind)
 
     def _family(self, name: str) -> GaugeMetricFamily:
-        labels: Sequence[str] = () if name.endswith("_age_seconds") else ("kind",)
+        labels: Sequence[str] = () if name.endswith(WITHOUT_KIND) else ("kind",)
         if name in PER_TENANT and self._tenant_label:
             labels = ("tenant", "kind")
         return GaugeMetricFamily(name, HELP[name], labels=labels)

@@ -1,5 +1,5 @@
--- One batch of every part of the upkeep (S2.5, D17): recovery, retention, the outbox, and what jobs that died have left behind. A part
--- that fails is reported and does not stop the others.
+-- One batch of every part of the upkeep (S2.5, D17): recovery, retention, the outbox, what jobs that died have left behind, and a look at
+-- the invariants. A part that fails is reported and does not stop the others.
 create or replace function mdm.cleanup_step(p_limit int default 500)
 returns boolean
 language plpgsql
@@ -17,7 +17,8 @@ begin
   if v_limit not between 1 and 10000 then
     perform mdm._raise('MJ005', format('p_limit is %s', p_limit), null, 'Use 1 .. 10000 (D13).');
   end if;
-  foreach v_part in array array['recover', 'purge', 'deliveries', 'compact', 'wake', 'indexes', 'imports', 'scans', 'emails'] loop
+  foreach v_part in array array['recover', 'purge', 'deliveries', 'compact', 'wake', 'indexes', 'imports', 'scans', 'emails',
+    'invariants'] loop
     begin
       v_count := case v_part
         when 'recover' then (select count(*) from mdm.recover_stale_jobs(v_limit))
@@ -28,7 +29,8 @@ begin
         when 'indexes' then mdm.settle_index_status()
         when 'imports' then mdm.settle_imports()
         when 'scans' then mdm.settle_scans()
-        else mdm.settle_emails()
+        when 'emails' then mdm.settle_emails()
+        else mdm.watch_invariants()
       end;
       v_more := v_more or (v_count >= v_limit and v_part in ('recover', 'purge', 'deliveries', 'compact'));
     exception
@@ -41,4 +43,4 @@ end
 $$;
 
 comment on function mdm.cleanup_step(int) is
-  'One batch of at most p_limit (1 .. 10,000) rows of each part of the upkeep: recovery, retention, outbox compaction, a look for overdue deliveries and for those that wait in vain, and for index builds, imports, scans and mails whose job died (S2.5, D17). True when more is left. A part that fails raises a warning and does not stop the others. MJ005 bad limit.';
+  'One batch of at most p_limit (1 .. 10,000) rows of each part of the upkeep: recovery, retention, outbox compaction, a look for overdue deliveries and for those that wait in vain, for index builds, imports, scans and mails whose job died, and for broken invariants (S2.5, D17). True when more is left. A part that fails raises a warning and does not stop the others. MJ005 bad limit.';

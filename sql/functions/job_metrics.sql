@@ -40,8 +40,12 @@ as $$
   union all
   select format('mdm_jobs_%s_age_seconds', u.part), null, null,
     extract(epoch from clock_timestamp() - u.last_at)::double precision
-  from mdm.aa_job_upkeep u;
+  from mdm.aa_job_upkeep u
+  union all
+  select 'mdm_jobs_violations', null, null, coalesce(sum(v.violations), 0)::double precision
+  from mdm.aa_job_violation v
+  where v.found_at > clock_timestamp() - interval '24 hours';
 $$;
 
 comment on function mdm.job_metrics() is
-  'Gauges for exporters (S12.1): mdm_jobs_pending, mdm_jobs_running, mdm_jobs_dlq per tenant and kind (a pair that has none gives no row), mdm_jobs_oldest_due_seconds per kind (0 = nothing due), mdm_jobs_live_runners per kind, mdm_jobs_recover_age_seconds and the like for purge and compact (no row before the first run). Every exporter gives the same values: aggregate with max.';
+  'Gauges for exporters (S12.1): mdm_jobs_pending, mdm_jobs_running, mdm_jobs_dlq per tenant and kind (a pair that has none gives no row), mdm_jobs_oldest_due_seconds per kind (0 = nothing due), mdm_jobs_live_runners per kind, mdm_jobs_recover_age_seconds and the like for purge, compact and invariants (no row before the first run), mdm_jobs_violations (what the cleanup found to break an invariant within 24 hours). Every exporter gives the same values: aggregate with max.';

@@ -48,8 +48,13 @@ item as (
   union all
   select 7, '(upkeep)', p.part, coalesce(date_trunc('second', clock_timestamp() - u.last_at)::text || ' ago', 'never'),
     case when u.last_at is null or u.last_at < clock_timestamp() - p.every * 3 then 'overdue: start a runner, or select mdm.schedule_cleanup()' end
-  from (values ('recover', interval '5 minutes'), ('purge', '5 minutes'), ('compact', '5 minutes')) p (part, every)
+  from (values ('recover', interval '5 minutes'), ('purge', '5 minutes'), ('compact', '5 minutes'), ('invariants', '5 minutes')) p (part, every)
   left join mdm.aa_job_upkeep u on u.part = p.part
+  union all
+  select 7, '(invariants)', v.name, format('%s jobs, %s ago: %s', v.violations, date_trunc('second', clock_timestamp() - v.found_at), v.sample),
+    'does not hold: look at these jobs; mdm.check_job_invariants() has what is wrong now'
+  from mdm.aa_job_violation v
+  where v.found_at > clock_timestamp() - interval '24 hours'
   union all
   select 8, '(server)', 'oldest snapshot', format('pid %s, %s', s.pid, s.age),
     case when s.age > interval '10 minutes' then 'keeps dead rows from being cleaned; end it if nobody needs it' end
@@ -64,7 +69,7 @@ from item i
 order by i.warning is null, i.place, i.subject, i.item;
 
 comment on view mdm.v_job_health is 'The health of the queue: lines with a warning first. Reads partial indexes and statistics, no history.';
-comment on column mdm.v_job_health.subject is 'A job kind, or (runners), (upkeep), (server).';
+comment on column mdm.v_job_health.subject is 'A job kind, or (runners), (upkeep), (invariants), (server).';
 comment on column mdm.v_job_health.item is 'What is looked at.';
 comment on column mdm.v_job_health.value is 'What it is now.';
 comment on column mdm.v_job_health.warning is 'What is wrong and the remedy, NULL = fine.';

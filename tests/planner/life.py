@@ -111,6 +111,7 @@ def windows(conn: Connection) -> Iterator[Step]:
     for what in ("emails", "imports", "scans"):
         yield f"settle_{what}", {DEAD}, lambda what=what: call(conn, f"settle_{what}")
     yield "replay_jobs, dry run", {DEAD, KEY}, lambda: call(conn, "replay_jobs", filter={"all": True})
+    yield "watch_invariants", {DONE, DEAD, PKEY}, lambda: call(conn, "watch_invariants")
     yield "discard_jobs", {DEAD, PKEY}, lambda: call(conn, "discard_jobs", filter={"all": True}, dry_run=False)
 
 

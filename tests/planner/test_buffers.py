@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 from jobs import age, claim_one, enqueue, fail, finish
 from planner.life import KIND, TENANTS, TWIN
 from planner.loads import FOREIGN, fill
-from planner.plans import Connection, Open, buffers
+from planner.plans import Connection, Open, buffers, watching
 
 ROWS = 200_000
 NOT_DUE_PRIORITIES = 5
@@ -35,6 +35,20 @@ VIEWS: tuple[LiteralString, ...] = (
     "select * from mdm.v_job_running",
     "select * from mdm.v_job_stale",
 )
+
+
+OTHERS: LiteralString = """
+    insert into mdm.aa_audit_log (action, object_type) select 'job_enqueued', 'other' from generate_series(1, 50000)
+"""
+# as if 14 of them had ended each second of the last hour
+ENDED: LiteralString = """
+    with ended as (
+      insert into mdm.aa_job (job_kind, priority, max_attempts, status, attempts, completed_at)
+      select 'planned', 1, 1, 'done', 1, clock_timestamp() - g * interval '72 ms' from generate_series(50000, 1, -1) g
+      returning id, completed_at)
+    insert into mdm.aa_audit_log (occurred_at, action, object_type, object_id)
+    select e.completed_at, 'job_done', 'job', e.id::text from ended e order by e.id
+"""
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +98,24 @@ def test_counts_fetch_no_row_that_they_do_not_count(huge: Connection) -> None:
     assert counting(KIND, "due") < counting(KIND, "later") / 2
     counted = sum(counting(kind, place) for kind in kinds for place in ("due", "restless"))
     assert pages("select * from mdm.v_job_health") < counted + 1000, "it shows neither the later nor the done ones"
+
+
+def test_a_look_at_the_invariants_costs_as_much_in_a_large_table(make_database: Callable[[], Open]) -> None:
+    """50,000 done jobs of this hour with their audit rows, and as many pending ones."""
+    conn = make_database()()
+    conn.execute("alter table mdm.aa_audit_log set (autovacuum_enabled = off)")
+    conn.execute(OTHERS)
+    fill(conn, "foreign", 50_000)
+    conn.execute(ENDED)
+    conn.execute("vacuum analyze mdm.aa_job")
+    pages = []
+    for _ in range(3):  # the first loads catalogs
+        conn.execute("update mdm.aa_job_upkeep set next_at = clock_timestamp()")
+        with watching(conn, "aa_audit_log") as watch:
+            pages.append(buffers(conn, "select mdm.watch_invariants()"))
+        assert watch.indexes == {"aa_audit_log_pkey"}
+    whole = buffers(conn, "select * from mdm.check_job_invariants()")
+    assert max(pages[1:]) < 1_500 < whole / 2
 
 
 @pytest.fixture

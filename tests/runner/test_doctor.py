@@ -35,7 +35,7 @@ def test_doctor_finds_a_fresh_schema_in_order(conn: Connection, dsn: str) -> Non
     assert {check for check, each in found.items() if each["state"] != "ok"} <= {"roles", "oldest snapshot"}
     assert set(found) == {
         *("connection", "server", "pooler", "clock", "schema", "migrations", "roles", "grants"),
-        *("upkeep compact", "upkeep purge", "upkeep recover"),
+        *("upkeep compact", "upkeep invariants", "upkeep purge", "upkeep recover"),
         *("runners", "pg_cron", "autovacuum", "oldest snapshot"),
     }
 

@@ -37,6 +37,7 @@ UPKEEP = {
     "settle_index_status",
     "settle_imports",
     "settle_scans",
+    "watch_invariants",
     "cleanup_step",
     "cleanup_jobs",
 }

@@ -2,59 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from jobs import Connection, call, claim, claim_one, enqueue, fail, make_due, make_job, make_kind, rows, violations
-
-NAMES = {
-    "running_without_lease",
-    "pending_but_claimed",
-    "completed_at_wrong",
-    "pending_without_attempts_left",
-    "more_attempts_than_allowed",
-    "unregistered_kind",
-    "audit_row_missing",
-    "done_twice",
-}
-# name -> the state to start from, and what to do to it
-PLANTED = {
-    "running_without_lease": ("running", "update mdm.aa_job set lease_no = null"),
-    "pending_but_claimed": ("pending", "update mdm.aa_job set heartbeat_at = now()"),
-    "completed_at_wrong": ("running", "update mdm.aa_job set completed_at = now()"),
-    "pending_without_attempts_left": ("pending", "update mdm.aa_job set attempts = max_attempts"),
-    "more_attempts_than_allowed": ("running", "update mdm.aa_job set attempts = max_attempts + 1"),
-    "unregistered_kind": ("pending", "update mdm.aa_job set job_kind = 'nope'"),
-    "audit_row_missing": ("done", "delete from mdm.aa_audit_log where action = 'job_done'"),
-    "done_twice": (
-        "done",
-        "insert into mdm.aa_audit_log (action, object_type, object_id)"
-        " select action, object_type, object_id from mdm.aa_audit_log where action = 'job_done'",
-    ),
-}
+from invariants import PLANTED, allow_impossible_rows, plant
+from jobs import (
+    Connection,
+    audit,
+    call,
+    claim,
+    claim_one,
+    enqueue,
+    fail,
+    make_due,
+    make_job,
+    make_kind,
+    rows,
+    violations,
+)
 
 
 def test_check_job_invariants_names_all_of_them(conn: Connection) -> None:
     answer = rows(conn, "select * from mdm.check_job_invariants()")
-    assert [row["name"] for row in answer] == sorted(NAMES)
+    assert [row["name"] for row in answer] == sorted(PLANTED)
     assert {(row["violations"], row["sample"]) for row in answer} == {(0, None)}
-    assert set(PLANTED) == NAMES
 
 
-@pytest.mark.parametrize("name", sorted(NAMES))
-def test_check_job_invariants_finds_what_is_planted(
-    fresh_dsn: str, connect: Callable[..., Connection], name: str
-) -> None:
-    conn = connect(dsn=fresh_dsn)
-    state, plant = PLANTED[name]
-    planted = make_job(conn, state)
-    for constraint in ("running", "pending", "completed_at"):
-        conn.execute(f"alter table mdm.aa_job drop constraint aa_job_{constraint}_check".encode())
-    assert violations(conn) == {}
-    conn.execute(plant.encode())
-    [row] = rows(conn, "select * from mdm.check_job_invariants() where violations > 0")
-    assert row == {"name": name, "violations": 1, "sample": str(planted["id"])}
+@pytest.mark.parametrize("name", PLANTED)
+def test_check_job_invariants_finds_what_is_planted(conn: Connection, name: str) -> None:
+    with conn.transaction(force_rollback=True):
+        allow_impossible_rows(conn)
+        assert violations(conn) == {}
+        planted = plant(conn, name)
+        [row] = rows(conn, "select * from mdm.check_job_invariants() where violations > 0")
+        assert row == {"name": name, "violations": 1, "sample": str(planted)}
 
 
 @pytest.mark.parametrize("state", ["dlq", "failed"])
@@ -96,3 +79,42 @@ def test_invariants_hold_after_a_life_of_many_turns(conn: Connection) -> None:
                 call(conn, "replay_job", job_id=claimed["id"])
             make_due(conn, claimed["id"])
     assert violations(conn) == {}
+
+
+def broken(conn: Connection, **bounds: Any) -> dict[str, int]:
+    return {row["name"]: row["violations"] for row in call(conn, "check_job_invariants", **bounds) if row["violations"]}
+
+
+@pytest.mark.parametrize("action", ["job_done", "job_dlq", "job_stop"])
+def test_check_job_invariants_since_a_time_looks_at_what_ended_after_it(conn: Connection, action: str) -> None:
+    state = {"job_done": "done", "job_dlq": "dlq", "job_stop": "failed"}[action]
+    ended = make_job(conn, state)["completed_at"]
+    make_job(conn, state)
+    conn.execute("delete from mdm.aa_audit_log where action = %s", (action,))
+    assert broken(conn) == {"audit_row_missing": 2}
+    assert broken(conn, since=ended - timedelta(microseconds=1)) == {"audit_row_missing": 2}
+    assert broken(conn, since=ended) == {"audit_row_missing": 1}
+    assert broken(conn, since="infinity") == {}
+
+
+def test_check_job_invariants_since_a_time_sees_the_audit_of_what_ended_at_it(conn: Connection) -> None:
+    made = [make_job(conn, state)["completed_at"] for state in ("done", "dlq", "failed")]
+    for ended in made:
+        assert broken(conn, since=ended) == broken(conn, since=ended - timedelta(microseconds=1)) == {}
+
+
+def test_check_job_invariants_from_id_to_id_looks_at_these_rows(conn: Connection) -> None:
+    made = [enqueue(conn) for _ in range(5)]
+    conn.execute("update mdm.aa_job set attempts = max_attempts")
+    found = [{"from": made[1], "to": made[3]}, {"from": made[4]}, {"to": made[0]}, {"from": made[4] + 1}]
+    assert [broken(conn, **bounds).get("pending_without_attempts_left", 0) for bounds in found] == [3, 1, 1, 0]
+
+
+def test_check_job_invariants_from_an_audit_row_on(conn: Connection) -> None:
+    first, second = (make_job(conn, "done") for _ in range(2))
+    [entry] = [row["id"] for row in audit(conn, second["id"]) if row["action"] == "job_done"]
+    assert broken(conn, since=first["completed_at"], entry=entry) == {}
+    assert broken(conn, entry=entry) == {"audit_row_missing": 1}
+    conn.execute(PLANTED["done_twice"][1])
+    assert broken(conn, since=first["completed_at"], entry=entry) == {"done_twice": 1}
+    assert broken(conn, since=datetime.now(UTC) + timedelta(hours=1), entry=entry) == {}

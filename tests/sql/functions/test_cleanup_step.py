@@ -44,6 +44,7 @@ PARTS = {
     "imports": "settle_imports",
     "scans": "settle_scans",
     "emails": "settle_emails",
+    "invariants": "watch_invariants",
 }
 
 

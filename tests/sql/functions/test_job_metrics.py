@@ -26,7 +26,7 @@ def test_job_metrics_counts_per_tenant_and_kind(conn: Connection) -> None:
     found = {
         (row["metric"], row["tenant_id"], row["job_kind"]): row["value"]
         for row in call(conn, "job_metrics")
-        if row["metric"] not in ("mdm_jobs_oldest_due_seconds", "mdm_jobs_live_runners")
+        if row["metric"] not in ("mdm_jobs_oldest_due_seconds", "mdm_jobs_live_runners", "mdm_jobs_violations")
     }
     assert found == {
         ("mdm_jobs_pending", tenant, "reindex"): 2,
@@ -69,7 +69,7 @@ def test_b72_job_metrics_tells_how_old_the_upkeep_is(conn: Connection) -> None:
     conn.execute("call mdm.cleanup_jobs()")
     conn.execute("update mdm.aa_job_upkeep set last_at = last_at - interval '1000 s'")
     ages = {row["metric"]: row["value"] for row in call(conn, "job_metrics") if row["metric"].endswith("age_seconds")}
-    assert set(ages) == {f"mdm_jobs_{part}_age_seconds" for part in ("recover", "purge", "compact")}
+    assert set(ages) == {f"mdm_jobs_{part}_age_seconds" for part in ("recover", "purge", "compact", "invariants")}
     assert all(1000 <= seconds < 1060 for seconds in ages.values())
 
 

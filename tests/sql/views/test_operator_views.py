@@ -112,7 +112,7 @@ def test_v_job_health_warns(conn: Connection, connect: Callable[..., Connection]
     assert found["(server)", "oldest snapshot"][0].startswith(f"pid {reader.info.backend_pid},")
 
 
-@pytest.mark.parametrize("part", ["recover", "purge", "compact"])
+@pytest.mark.parametrize("part", ["recover", "purge", "compact", "invariants"])
 def test_v_job_health_knows_of_upkeep(conn: Connection, part: str) -> None:
     conn.execute("call mdm.cleanup_jobs()")
     assert health(conn)["(upkeep)", part][1] is None
