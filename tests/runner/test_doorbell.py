@@ -90,7 +90,7 @@ def test_doorbell_spares_the_claim_that_would_find_nothing(
         enqueue(conn, KIND, {"wait": True})
         assert entered.wait(30)
         enqueue(conn, KIND)
-        eventually(lambda: served.pool._shared.bell._rings)
+        eventually(lambda: served.pool._shared.bell._rung)
         leave.set()
         eventually(lambda: statuses(conn) == {"done": 5})
         listening(conn, served)
@@ -173,6 +173,19 @@ def test_bell_ring_wakes_one() -> None:
     bell.stop()
     for thread in threads:
         thread.join(30)
+
+
+def test_bell_wakes_the_one_that_fell_asleep_last() -> None:
+    bell = Bell(3, lambda: None)
+    threads: list[threading.Thread] = []
+    for count in (1, 2, 3):
+        threads.append(threading.Thread(target=bell.wait, kwargs={"after_work": False}))
+        threads[-1].start()
+        eventually(lambda count=count: bell.idle == count)
+    for last in reversed(threads):
+        bell.ring()
+        last.join(30)
+        assert not last.is_alive()
 
 
 def test_bell_rung_while_nobody_sleeps_lets_the_next_one_look_again() -> None:
