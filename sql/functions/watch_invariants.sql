@@ -15,7 +15,7 @@ set jit = off
 as $$
 declare
   c_rows constant int := 10000;
-  c_jobs constant int := 5000;
+  c_jobs constant int := 20000;
   c_entries constant int := 25000;
   -- who ended a job may commit later than the job says
   c_overlap constant interval := interval '1 minute';

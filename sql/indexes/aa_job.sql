@@ -21,13 +21,14 @@ create unique index if not exists uq_aa_job_key on mdm.aa_job (tenant_id, job_ki
 create index if not exists ix_aa_job_done on mdm.aa_job (job_kind, completed_at)
   where status = 'done';
 
--- The dead letter queue (S9.1), counts of stopped jobs, and their retention; small beside the table.
-create index if not exists ix_aa_job_dead on mdm.aa_job (job_kind, status, completed_at)
+-- The dead letter queue (S9.1), counts of stopped jobs, and their retention; small beside the table. The time before the status: under
+-- row-level security the equality of an enum is no index condition, it is not leakproof.
+create index if not exists ix_aa_job_dead on mdm.aa_job (job_kind, completed_at, status)
   where status in ('dlq', 'failed');
 
 comment on index mdm.ix_aa_job_claim is 'Serves claim_job: lanes of kind and priority in the order of S4.1.';
 comment on index mdm.ix_aa_job_claim_tenant is 'Serves claim_job of workers bound to tenants (S3.3).';
 comment on index mdm.ix_aa_job_running is 'Serves recover_stale_jobs and the views of running jobs.';
 comment on index mdm.uq_aa_job_key is 'One row per idempotency key and generation (S10.1, D6).';
-comment on index mdm.ix_aa_job_done is 'Serves purge_jobs (D22).';
-comment on index mdm.ix_aa_job_dead is 'Serves v_job_dlq and purge_jobs.';
+comment on index mdm.ix_aa_job_done is 'Serves purge_jobs (D22) and watch_invariants.';
+comment on index mdm.ix_aa_job_dead is 'Serves v_job_dlq, purge_jobs and watch_invariants.';

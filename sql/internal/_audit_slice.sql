@@ -1,5 +1,5 @@
 -- What of the audit can be checked without reading much: its newest p_entries ids, and the jobs that ended after p_since or later, so that
--- the audit rows of all of them are among these, and each kind has at most its share of p_jobs in one state. o_since is infinity
+-- the audit rows of all of them are among these, and each kind has at most its share of p_jobs done ones and dead ones. o_since is infinity
 -- where there is nothing that can be checked: the platform's audit has no such ids, or is written to faster than that.
 create or replace function mdm._audit_slice(p_since timestamptz, p_jobs int, p_entries int, out o_since timestamptz, out o_entry bigint)
 returns record
@@ -42,19 +42,13 @@ begin
       cross join lateral (
         (select j.completed_at
         from mdm.aa_job j
-        where j.status = 'done' and j.job_kind = k.job_kind and j.completed_at > p_since
+        where j.status = 'done' and j.job_kind = k.job_kind and k.audit_level = 'full' and j.completed_at > p_since
         order by j.completed_at desc
         limit 1 offset v_share)
         union all
         (select j.completed_at
         from mdm.aa_job j
-        where j.status in ('dlq', 'failed') and j.status = 'dlq' and j.job_kind = k.job_kind and j.completed_at > p_since
-        order by j.completed_at desc
-        limit 1 offset v_share)
-        union all
-        (select j.completed_at
-        from mdm.aa_job j
-        where j.status in ('dlq', 'failed') and j.status = 'failed' and j.job_kind = k.job_kind and j.completed_at > p_since
+        where j.status in ('dlq', 'failed') and j.job_kind = k.job_kind and j.completed_at > p_since
         order by j.completed_at desc
         limit 1 offset v_share)) e));
   if exists (select from mdm.aa_audit_log a where a.id < o_entry order by a.id desc limit 1) then

@@ -49,17 +49,9 @@ begin
             and k.audit_level = 'full'
             and j.completed_at > greatest(v_since, c.at)
           union all
-          select j.id, 'job_dlq'
+          select j.id, case j.status when 'dlq' then 'job_dlq' else 'job_stop' end::mdm.audit_action
           from mdm.aa_job j
           where j.status in ('dlq', 'failed')
-            and j.status = 'dlq'
-            and j.job_kind = k.job_kind
-            and j.completed_at > v_since
-          union all
-          select j.id, 'job_stop'
-          from mdm.aa_job j
-          where j.status in ('dlq', 'failed')
-            and j.status = 'failed'
             and j.job_kind = k.job_kind
             and j.completed_at > v_since
           offset 0) d

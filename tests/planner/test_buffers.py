@@ -44,10 +44,12 @@ OTHERS: LiteralString = """
 ENDED: LiteralString = """
     with ended as (
       insert into mdm.aa_job (job_kind, priority, max_attempts, status, attempts, completed_at)
-      select 'planned', 1, 1, 'done', 1, clock_timestamp() - g * interval '72 ms' from generate_series(50000, 1, -1) g
-      returning id, completed_at)
+      select 'planned', 1, 1, (array['done', 'dlq'])[g % 2 + 1]::mdm.job_status, 1,
+        clock_timestamp() - g * interval '72 ms'
+      from generate_series(50000, 1, -1) g
+      returning id, status, completed_at)
     insert into mdm.aa_audit_log (occurred_at, action, object_type, object_id)
-    select e.completed_at, 'job_done', 'job', e.id::text from ended e order by e.id
+    select e.completed_at, ('job_' || e.status)::mdm.audit_action, 'job', e.id::text from ended e order by e.id
 """
 
 
@@ -101,7 +103,7 @@ def test_counts_fetch_no_row_that_they_do_not_count(huge: Connection) -> None:
 
 
 def test_a_look_at_the_invariants_costs_as_much_in_a_large_table(make_database: Callable[[], Open]) -> None:
-    """50,000 done jobs of this hour with their audit rows, and as many pending ones."""
+    """50,000 done and dead jobs of this hour with their audit rows, and as many pending ones."""
     conn = make_database()()
     conn.execute("alter table mdm.aa_audit_log set (autovacuum_enabled = off)")
     conn.execute(OTHERS)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from jobs import Connection, make_job, rows, value
+from jobs import Connection, make_job, make_kind, rows, value
 
 
 def audit_slice(conn: Connection, jobs: int = 10_000, entries: int = 50_000) -> tuple[float | None, int]:
@@ -68,6 +68,8 @@ def test_audit_slice_leaves_each_kind_its_newest_jobs(conn: Connection, state: s
     )
     assert 180 <= seconds_of(conn, jobs=2 * kinds) < 200
     assert 3600 <= seconds_of(conn, jobs=5 * kinds) < 3660
+    make_kind(conn, "reindex", audit_level="exceptions")
+    assert (seconds_of(conn, jobs=2 * kinds) >= 3600) is (state == "done"), "these leave no audit row"
 
 
 @pytest.mark.parametrize(
