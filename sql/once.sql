@@ -10,7 +10,6 @@
 \ir types/job_status.sql
 \ir types/_job_request.sql
 \ir types/_lane.sql
-\ir types/_picked.sql
 \ir roles/as_installer.sql
 \ir types/audit_action.sql
 

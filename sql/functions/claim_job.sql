@@ -16,7 +16,6 @@ parallel unsafe
 security definer
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
-set enable_bitmapscan = off
 set enable_sort = off
 set plan_cache_mode = force_generic_plan
 set jit = off
@@ -28,9 +27,6 @@ begin
   if coalesce(p_worker_id, '') = '' or p_kinds is null or coalesce(p_limit, 1) not between 1 and 10000 then
     perform mdm._raise('MJ005', 'p_worker_id is empty or p_kinds is NULL, or p_limit is not within 1 .. 10000', null,
       'Name the worker and the kinds it serves; an empty list of kinds claims nothing (D13).');
-  end if;
-  if p_floor is not null then
-    perform mdm._check_floor(p_floor);
   end if;
 
   v_ids := mdm._pick_jobs(p_kinds, p_tenant_ids, coalesce(p_limit, 1), p_floor, v_now);

@@ -1,18 +1,23 @@
 -- Locks the next jobs of one lane, passing over those that others hold (S4.2) and those that this claim has already.
--- Row comparisons: see _lane_after.
-create or replace function mdm._lock_lane(p_lane mdm._lane, p_limit int, p_taken bigint[], p_now timestamptz)
-returns mdm._picked
+-- Row comparisons: see _next_lanes.
+create or replace function mdm._lock_lane(
+  p_lane mdm._lane,
+  p_limit int,
+  p_taken bigint[],
+  p_now timestamptz,
+  out o_ids bigint[],
+  out o_alone boolean,
+  out o_keyed boolean)
+returns record
 language plpgsql
 volatile
 parallel unsafe
 security invoker
 as $$
-declare
-  v_picked mdm._picked;
 begin
   if p_lane.tenant_id is null then
     select coalesce(array_agg(l.id), '{}'), coalesce(bool_or(l.run_alone), false), coalesce(bool_or(l.keyed), false)
-    into v_picked
+    into o_ids, o_alone, o_keyed
     from (
       select j.id, j.run_alone, j.idempotency_key is not null as keyed
       from mdm.aa_job j
@@ -26,7 +31,7 @@ begin
       for update skip locked) l;
   else
     select coalesce(array_agg(l.id), '{}'), coalesce(bool_or(l.run_alone), false), coalesce(bool_or(l.keyed), false)
-    into v_picked
+    into o_ids, o_alone, o_keyed
     from (
       select j.id, j.run_alone, j.idempotency_key is not null as keyed
       from mdm.aa_job j
@@ -40,9 +45,8 @@ begin
       limit p_limit
       for update skip locked) l;
   end if;
-  return v_picked;
 end
 $$;
 
 comment on function mdm._lock_lane(mdm._lane, int, bigint[], timestamptz) is
-  'Locks up to p_limit due jobs of a lane with skip locked, except p_taken. Private.';
+  'Locks up to p_limit due jobs of a lane with skip locked, except p_taken: their ids, whether one runs alone (D3), whether one has a key (D6). Private.';

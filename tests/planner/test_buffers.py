@@ -15,7 +15,8 @@ from planner.loads import FOREIGN, fill
 from planner.plans import Connection, Open, buffers, watching
 
 ROWS = 200_000
-NOT_DUE_PRIORITIES = 5
+NOT_DUE_PRIORITIES = 20
+THROTTLED = TENANTS[-2]
 CLAIM: LiteralString = "select * from mdm.claim_job('w', %s::text[], %s::uuid[], %s, %s)"
 
 
@@ -55,11 +56,12 @@ ENDED: LiteralString = """
 
 @pytest.fixture(scope="module")
 def huge(make_database: Callable[[], Open]) -> Connection:
-    """500,000 jobs: of another kind that goes first, of ours but not due, of 998 tenants; fresh statistics."""
+    """520,000 jobs: of another kind that goes first, of ours but not due, of 998 tenants and of a throttled one."""
     conn = make_database()()
     fill(conn, "foreign", ROWS)
-    fill(conn, "not-due", ROWS)
+    fill(conn, "not-due", ROWS, priority=f"g % {NOT_DUE_PRIORITIES}")
     fill(conn, "tenants", ROWS // 2, kind=TWIN)
+    fill(conn, "not-due", ROWS // 10, tenant=f"'{THROTTLED}'", priority=f"g % {NOT_DUE_PRIORITIES}")
     conn.execute("vacuum analyze mdm.aa_job")
     return conn
 
@@ -128,6 +130,7 @@ def undone(huge: Connection) -> Any:
 
 def test_b46_an_empty_handed_claim_costs_a_probe_per_priority(huge: Connection) -> None:
     assert cost(huge, [KIND]) <= 20 + 5 * NOT_DUE_PRIORITIES
+    assert cost(huge, [KIND], [THROTTLED]) <= 20 + 5 * NOT_DUE_PRIORITIES
     assert cost(huge, ["cleanup_jobs"]) <= 20
 
 
@@ -136,6 +139,8 @@ def test_b46_a_claim_of_the_one_due_job_does_not_see_the_others(undone: Connecti
     assert cost(undone, [KIND]) <= 50 + 5 * NOT_DUE_PRIORITIES
     enqueue(undone, "cleanup_jobs")
     assert cost(undone, ["cleanup_jobs"]) <= 50
+    enqueue(undone, KIND, tenant_id=THROTTLED)
+    assert cost(undone, [KIND], [THROTTLED]) <= 50 + 5 * NOT_DUE_PRIORITIES
 
 
 def test_b46_a_claim_bound_to_a_tenant_does_not_see_the_others(undone: Connection) -> None:

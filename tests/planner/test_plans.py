@@ -8,10 +8,13 @@ was empty, the other makes them now.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from psycopg.types.json import Jsonb
 
-from planner.life import PKEY, whole_life
+from jobs import claim, enqueue
+from planner.life import KIND, PKEY, whole_life
 from planner.loads import LOADS, fill, make_statistics
 from planner.plans import Connection, Open, watching
 
@@ -56,6 +59,17 @@ def test_plans_do_not_depend_on_the_settings_of_the_session(make_database: Calla
     conn.execute("vacuum analyze mdm.aa_job")
     conn.execute(f"set plan_cache_mode = {mode}; set random_page_cost = 40".encode())
     assert departures(conn) == {}
+
+
+def test_a_claim_of_one_job_with_a_floor_runs_five_statements(make_database: Callable[[], Open]) -> None:
+    """The call itself, tenants, floor, lock, update; empty-handed without the last (decision 0012)."""
+    conn = make_database()()
+    floor = Jsonb({KIND: {"100": (datetime.now(UTC) - timedelta(minutes=1)).isoformat()}})
+    enqueue(conn, KIND)
+    for statements in (5, 4):
+        with watching(conn) as watch:
+            claim(conn, KIND, floor=floor)
+        assert len(watch.plans) == statements
 
 
 def test_functions_that_disable_a_path_disable_jit(conn: Connection) -> None:

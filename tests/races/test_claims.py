@@ -24,6 +24,7 @@ from jobs import (
     finish,
     ids,
     job,
+    make_tenant,
     recover,
     release,
     rows,
@@ -112,6 +113,69 @@ def test_claim_of_several_lanes_passes_over_a_lane_that_is_held(conn: Connection
         held = claim(first, KIND, limit=4)
         taken = claim(second, *kinds, limit=4)
     assert [row["job_kind"] for row in held + taken] == [KIND] * 4 + ["outbox_dispatch"] * 4
+
+
+ALONE: LiteralString = "update mdm.aa_job set run_alone = true where priority = %s"
+FREE: LiteralString = "select id from mdm.aa_job order by priority, available_at, id for update skip locked"
+
+
+@pytest.mark.parametrize("floored", [False, True], ids=["exact", "floor"])
+@pytest.mark.parametrize("bound", [False, True], ids=["all", "tenant"])
+@pytest.mark.parametrize("kinds", [[KIND], [KIND, "outbox_dispatch", "cleanup_jobs"]], ids=["one-lane", "lanes"])
+def test_d3_claim_of_a_head_that_runs_alone_locks_no_other_job(
+    conn: Connection, session: Session, kinds: list[str], bound: bool, floored: bool
+) -> None:
+    """Recovered jobs stand at the head by the thousand and go one by one: each claim locks what it takes, no batch."""
+    tenant_id = make_tenant(conn)
+    fill(conn, kinds, 12, priorities=2)
+    conn.execute("update mdm.aa_job set tenant_id = %s", (tenant_id,))
+    conn.execute(ALONE, (0,))
+    floor = Jsonb({kind: {"0": "2000-01-01Z", "1": "2000-01-01Z"} for kind in kinds}) if floored else None
+    first, second = session(), session(patient=False)
+    with first.transaction():
+        held = claim(first, *kinds, limit=5, floor=floor, tenant_ids=[tenant_id] if bound else None)
+        assert ids(held) + ids(rows(second, FREE)) == ids(rows(conn, ORDER))
+    assert len(held) == 1
+
+
+@pytest.mark.parametrize("kinds", [[KIND], [KIND, "outbox_dispatch", "cleanup_jobs"]], ids=["one-lane", "lanes"])
+def test_d3_claim_ends_before_a_priority_whose_head_runs_alone_without_locking_it(
+    conn: Connection, session: Session, kinds: list[str]
+) -> None:
+    fill(conn, kinds, 12, priorities=2)
+    conn.execute(ALONE, (1,))
+    first, second = session(), session(patient=False)
+    with first.transaction():
+        held = claim(first, *kinds, limit=10)
+        assert ids(held) + ids(rows(second, FREE)) == ids(rows(conn, ORDER))
+    assert len(held) == 6
+
+
+@pytest.mark.parametrize("floored", [False, True], ids=["exact", "floor"])
+def test_d3_claim_beside_a_held_job_that_runs_alone_does_not_reach_the_next_priority(
+    conn: Connection, session: Session, floored: bool
+) -> None:
+    """The look finds a head that runs alone, the lock passes over it: what stands behind it still goes first."""
+    fill(conn, [KIND], 6, priorities=2)
+    in_order = ids(rows(conn, ORDER))
+    conn.execute("update mdm.aa_job set run_alone = true where id = %s", (in_order[0],))
+    floor = Jsonb({KIND: {"0": "2000-01-01Z", "1": "2000-01-01Z"}}) if floored else None
+    first, second = session(), session(patient=False)
+    with first.transaction():
+        held = claim(first, limit=5, floor=floor)
+        behind = claim(second, limit=5, floor=floor)
+    assert ids(held) + ids(behind) == in_order[:2]
+    assert ids(claim(second, limit=5, floor=floor)) == in_order[2:]
+
+
+def test_claim_reaches_the_next_priority_past_one_that_is_held(conn: Connection, session: Session) -> None:
+    """Also when all that is held runs alone: only no row means that there is nothing to take (D3)."""
+    fill(conn, [KIND], 2, priorities=2)
+    conn.execute(ALONE, (0,))
+    first, second = session(), session(patient=False)
+    with first.transaction():
+        taken = claim(first, limit=5) + claim(second, limit=5)
+    assert ids(taken) == ids(rows(conn, ORDER))
 
 
 def test_b43_claim_takes_one_whatever_the_planner_may_not_use(conn: Connection, session: Session) -> None:

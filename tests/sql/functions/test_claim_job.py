@@ -372,6 +372,8 @@ def test_floor_holds_for_bound_workers_too(conn: Connection) -> None:
         {"reindex": {"1": {}}},
         {"reindex": {"1": None}},
         {"reindex": {"1": "999999-01-01"}},
+        {"reindex": {"1": "2026-02-31T00:00:00+00:00"}},
+        {"reindex": {"1": "2020-01-01", "2": "soon"}},
         {"nope": {"1": "soon"}},
     ],
     ids=repr,
@@ -382,6 +384,39 @@ def test_malformed_floor_is_refused(conn: Connection, given: Any) -> None:
     with refused("MJ005", match="p_floor is malformed"):
         claim(conn, floor=Jsonb(given))
     assert snapshot(conn) == before
+
+
+def test_malformed_floor_is_refused_whatever_the_claim_serves(conn: Connection) -> None:
+    call(conn, "pause_kind", job_kind="reindex")
+    for kinds in ([], ["nope"], ["reindex"], ["cleanup_jobs"]):
+        with refused("MJ005", match="p_floor is malformed"):
+            call(conn, "claim_job", worker_id="w", kinds=kinds, floor=Jsonb({"reindex": {"1": "soon"}}))
+
+
+def test_floor_opens_no_kind_that_is_left_out(conn: Connection) -> None:
+    """Not a paused one, not one that is not registered, not one that the claim does not serve."""
+    made = [enqueue(conn, kind, priority=1, available_at=at(5)) for kind in KINDS]
+    conn.execute("update mdm.aa_job set job_kind = 'nope' where id = %s", (made[0],))
+    call(conn, "pause_kind", job_kind=KINDS[1])
+    given = floor(**{kind: {1: at(0)} for kind in (*KINDS, "nope")})
+    assert ids(claim(conn, "nope", KINDS[1], limit=9, floor=given)) == []
+    assert ids(claim(conn, *KINDS, limit=9, floor=given)) == [made[2]]
+
+
+def test_floor_keeps_the_order_over_kinds_and_priorities(conn: Connection) -> None:
+    """Lanes of a floor that have nothing, and kinds without a floor, stand between those that have something."""
+    made = {
+        (kind, priority): enqueue(conn, kind, priority=priority, available_at=at(priority + n))
+        for n, kind in enumerate(KINDS)
+        for priority in (1, 3, 5)
+    }
+    given = floor(**{kind: {priority: at(0) for priority in (0, 1, 2, 3, 4)} for kind in KINDS[:2]})
+    order = [(kind, priority) for priority in (1, 3, 5) for kind in KINDS if priority < 5 or kind == KINDS[2]]
+    for limit in (1, 4, 9):
+        got = claim(conn, *KINDS, limit=limit, floor=given)
+        assert ids(got) == [made[lane] for lane in order[:limit]]
+        for row in got:
+            release(conn, row)
 
 
 # ---- jobs that run alone (D3)
