@@ -6,22 +6,15 @@ what has none (always.sql: functions, views, grants) is loaded by every migrate,
 
 from __future__ import annotations
 
-import getpass
-import glob
 import logging
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Final, cast
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
-from yoyo import read_migrations
-from yoyo.backends.core.postgresql import PostgresqlPsycopgBackend
-from yoyo.connections import DatabaseURI
-from yoyo.exceptions import LockTimeout
-from yoyo.migrations import MigrationList
 
 from jobrunner.db import bookkeeping
 from jobrunner.errors import SchemaError
@@ -82,7 +75,7 @@ def migrate(dsn: str) -> MigrationReport:
         _refuse_newer(conn)
         # yoyo keeps its tables in mdm, so that dropping the schema forgets everything about it.
         _run_file(conn, "schema.sql")
-        applied = _apply_migrations(dsn)
+        applied = _steps().apply_steps(dsn, _options(dsn))
         bookkeeping.hand_over_bookkeeping(conn)
         return MigrationReport(applied, *_load_always(conn))
 
@@ -93,7 +86,7 @@ def check(dsn: str) -> MigrationReport:
         conn.read_only = True
         _refuse_newer(conn)
         applied = bookkeeping.applied_migrations(conn)
-        pending = tuple(item.id for item in _package_migrations() if item.id not in applied)
+        pending = tuple(step for step in _steps().known_steps() if step not in applied)
         hashes = always_hashes()
         return MigrationReport(pending, _changed(conn, hashes), len(hashes))
 
@@ -121,11 +114,18 @@ def _refuse_newer(conn: Connection) -> None:
     version = bookkeeping.job_schema_version(conn)
     if version is not None and version > SCHEMA_VERSION:
         raise SchemaError(_newer(version))
-    unknown = bookkeeping.applied_migrations(conn) - {item.id for item in _package_migrations()}
+    unknown = bookkeeping.applied_migrations(conn) - set(_steps().known_steps())
     if unknown:
         raise SchemaError(
             f"schema mdm has migrations that this package does not know ({min(unknown)}): upgrade mdm-jobs"
         )
+
+
+def _steps() -> ModuleType:
+    """Load what only a migrator needs: yoyo would take 3 MB of every worker."""
+    from jobrunner import steps
+
+    return steps
 
 
 @contextmanager
@@ -139,10 +139,6 @@ def _session(dsn: str) -> Iterator[Connection]:
         yield conn
     except psycopg.Error as error:
         raise SchemaError(_explain(error)) from error
-    except LockTimeout as error:
-        raise SchemaError(
-            "yoyo migrates this database at this moment: wait, and use `jobrunner migrate` only"
-        ) from error
     finally:
         conn.close()
 
@@ -150,38 +146,6 @@ def _session(dsn: str) -> Iterator[Connection]:
 def _options(dsn: str) -> str:
     """Return the session's settings: those of the DSN, then ours."""
     return f"{conninfo_to_dict(dsn).get('options') or ''} {SESSION_OPTIONS}".strip()
-
-
-def _package_migrations() -> MigrationList:
-    """Return the steps of this package, loaded: a broken one is an error before anything is done."""
-    migrations = read_migrations(glob.escape(str(data_dir("migrations"))))
-    for item in migrations:
-        item.load()
-    return migrations
-
-
-def _apply_migrations(dsn: str) -> tuple[str, ...]:
-    """Apply the pending steps, each in a transaction of its own, and return their ids."""
-    _name_the_user()
-    arguments = {"conninfo": dsn, "options": _options(dsn), "schema": "mdm"}
-    uri = DatabaseURI("postgresql+psycopg", None, None, None, None, None, arguments)
-    backend = PostgresqlPsycopgBackend(uri, "_yoyo_migration")
-    with backend:
-        backend.init_database()
-        # We hold the advisory lock: a row in yoyo_lock can only be that of a migrator that was killed (B90).
-        backend.break_lock()
-        pending = backend.to_apply(_package_migrations())
-        with backend.lock(timeout=1):
-            backend.apply_migrations_only(pending)
-    return tuple(item.id for item in pending)
-
-
-def _name_the_user() -> None:
-    """Give yoyo a user's name for its log: it fails in a container whose uid has none."""
-    try:
-        getpass.getuser()
-    except (KeyError, OSError):
-        os.environ["LOGNAME"] = f"uid-{os.getuid()}"
 
 
 def _load_always(conn: Connection) -> tuple[tuple[str, ...], int]:

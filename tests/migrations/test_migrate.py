@@ -14,7 +14,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from cluster import ROOT, PgServer, database, missing
-from jobrunner import schema
+from jobrunner import schema, steps
 from jobrunner.devserver import Server
 from jobrunner.errors import SchemaError
 from jobrunner.sqlfiles import text_of
@@ -99,7 +99,7 @@ def test_migrate_equals_install_with_psql(pg_server: PgServer, empty_dsn: str) -
 
 def test_migrate_again_changes_nothing(pg_server: PgServer, empty_dsn: str) -> None:
     first = schema.migrate(empty_dsn)
-    assert first.migrations == tuple(item.id for item in schema._package_migrations())
+    assert first.migrations == steps.known_steps()
     before = dump(pg_server.server, empty_dsn)
     again = schema.migrate(empty_dsn)
     assert again.current
@@ -120,7 +120,7 @@ def test_migrate_forgets_everything_when_the_schema_is_dropped(empty_dsn: str) -
     schema.migrate(empty_dsn)
     with psycopg.connect(empty_dsn) as conn:
         conn.execute("drop schema mdm cascade")
-    assert len(schema.migrate(empty_dsn).migrations) == len(schema._package_migrations())
+    assert len(schema.migrate(empty_dsn).migrations) == len(steps.known_steps())
     assert rows(empty_dsn, "select count(*) from mdm.aa_job") == [(0,)]
 
 
@@ -135,7 +135,7 @@ def test_b91_four_migrators_at_once_all_succeed(pg_server: PgServer) -> None:
             assert said == [""] * 4
             assert [child.returncode for child in children] == [0] * 4
             assert schema.check(dsn).current
-            assert rows(dsn, "select count(*) from mdm._yoyo_migration") == [(len(schema._package_migrations()),)]
+            assert rows(dsn, "select count(*) from mdm._yoyo_migration") == [(len(steps.known_steps()),)]
 
 
 def test_b90_killed_migrator_leaves_a_lock_that_the_next_one_breaks(empty_dsn: str) -> None:
@@ -222,10 +222,10 @@ def test_b89_steps_one_at_a_time_into_a_platform_with_an_enum_of_its_own(
 ) -> None:
     with psycopg.connect(empty_dsn) as conn:
         conn.execute("create schema mdm; create type mdm.audit_action as enum ('login', 'job_done')")
-    every = schema._package_migrations()
+    every = steps._package_migrations()
     for number in range(1, len(every) + 1):
-        monkeypatch.setattr(schema, "_package_migrations", lambda n=number: schema.MigrationList(every[:n]))
-        assert schema._apply_migrations(empty_dsn) == (every[number - 1].id,)
+        monkeypatch.setattr(steps, "_package_migrations", lambda n=number: steps.MigrationList(every[:n]))
+        assert steps.apply_steps(empty_dsn, "") == (every[number - 1].id,)
     monkeypatch.undo()
     schema.migrate(empty_dsn)
     assert rows(empty_dsn, "select enum_first(null::mdm.audit_action)") == [("login",)]
