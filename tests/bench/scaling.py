@@ -11,7 +11,7 @@ from queues import OURS
 from tables import fill, settle
 
 PROCESSES: Final = (1, 2, 4, 8)
-MANY: Final = 4  # times the jobs for several processes: each session's first calls, 0.4 s for 32 of them, are no throughput
+MANY: Final = 4  # times the jobs for several processes: the first calls of 32 sessions, 0.4 s, are no throughput
 DONE: Final = """
     insert into mdm.aa_job (job_kind, priority, max_attempts, status, attempts, completed_at)
     select 'noop', 100, 10, 'done', 1, clock_timestamp() - n %% 36000 * interval '1 second'
