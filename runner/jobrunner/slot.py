@@ -117,7 +117,7 @@ class Slot(threading.Thread):
     def _admitted(self, rows: Sequence[ClaimedRow]) -> bool:
         """Whether what waits may start; a job that runs alone is given back while another one does (D3)."""
         gate = self._shared.gate
-        if self.tray.empty or not rows[0].run_alone:
+        if not rows or self.tray.empty or not rows[0].run_alone:
             gate.open(self.worker_id)
             return True
         seconds = gate.be_alone(self.worker_id, again=rows[0].recoveries > 1)

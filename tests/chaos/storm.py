@@ -50,7 +50,7 @@ class Storm:
         """Open a new runner in the place of a dead one."""
         old = self.runners[number]
         self.dead.append(old.pid)
-        self.world.expect("Traceback" not in old.log, f"a runner's log has a traceback: {old.log[-800:]}")
+        self.world.expect("Traceback" not in old.log, f"a runner's log has a traceback: {_traceback(old.log)}")
         old.close()
         self.runners[number] = self._start(number)
 
@@ -201,7 +201,7 @@ def _settle(world: World, conn: Connection, storm: Storm, producers: list[Produc
             runner.end() in (0, 5, -TERM, ConnectError.exit_code),
             f"a runner ended with {runner.process.returncode}: {runner.log[-500:]}",
         )
-        world.expect("Traceback" not in runner.log, f"a runner's log has a traceback: {runner.log[-800:]}")
+        world.expect("Traceback" not in runner.log, f"a runner's log has a traceback: {_traceback(runner.log)}")
         runner.close()
     storm.proxy.close()
     recover_of(conn, [*storm.dead, *(runner.pid for runner in storm.runners)])
@@ -229,3 +229,8 @@ def _report(world: World, conn: Connection, storm: Storm, producers: list[Produc
     )
     print(f"recoveries {recovered}, releases {lost}", flush=True)
     world.expect(recovered > 0, "nothing was ever recovered")
+
+
+def _traceback(log: str) -> str:
+    """What a log says from its first traceback on."""
+    return log[max(0, log.find("Traceback") - 200) :][:3000]

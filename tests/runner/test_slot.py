@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from jobrunner import keeper
 from jobrunner.errors import PermanentError, RetryLater, Snooze
 from jobrunner.job import Context, Job
 from jobrunner.shared import Mode
@@ -528,8 +529,36 @@ def test_d3_slot_whose_handler_hangs_alone_does_not_keep_the_next_suspect_waitin
 
 BLOCKED = """
     select count(*) from pg_locks l join pg_stat_activity a using (pid)
-    where not l.granted and a.datname = current_database() and a.application_name = 'jobrunner slot-1'
+    where not l.granted and a.datname = current_database() and a.application_name = 'jobrunner ' || %s
 """
+
+
+def test_slot_goes_on_while_the_keeper_still_gives_back_what_stood_behind_its_job(
+    conn: Connection, dsn: str, connect: Callable[..., Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its next claim finds nothing, and its tray is not empty."""
+    monkeypatch.setattr(Sizing, "limit", lambda sizing: 2)
+    monkeypatch.setattr(keeper, "STUCK_SECONDS", 0.1)
+    entered, leave = threading.Event(), threading.Event()
+    first, second = enqueue(conn, KIND, {"long": True}), enqueue(conn, KIND)
+
+    def handler(job: Job, ctx: Context) -> None:
+        if job.payload:
+            entered.set()
+            assert leave.wait(30)
+
+    holder = connect(autocommit=False)
+    with serving(dsn, {KIND: handler}) as served:
+        slot = served.pool._slots[0]
+        assert entered.wait(30)
+        holder.execute("select from mdm.aa_job where id = %s for update", (second,))
+        eventually(lambda: value(conn, BLOCKED, "keeper") == 1)
+        leave.set()
+        eventually(lambda: status(conn, first) == "done")
+        eventually(lambda: served.pool._shared.bell.idle == 1)
+        holder.rollback()
+        eventually(lambda: statuses(conn) == {"done": 2})
+        assert served.pool._slots == [slot]
 
 
 def test_slot_whose_claim_waits_for_a_lock_on_the_table_does_not_hold_up_the_end(
@@ -551,7 +580,7 @@ def test_slot_whose_claim_waits_for_a_lock_on_the_table_does_not_hold_up_the_end
         other.execute("begin")
         other.execute("lock table mdm.aa_job in access exclusive mode")
         leave.set()
-        eventually(lambda: value(other, BLOCKED) == 1)
+        eventually(lambda: value(other, BLOCKED, "slot-1") == 1)
         served.signals.count += 1
         eventually(lambda: not served.pool._slots[0].claiming)
         other.execute("commit")
