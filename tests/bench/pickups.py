@@ -99,9 +99,10 @@ def _bare(bench: Bench, dsn: str) -> Iterator[None]:
             conn.execute("listen mdm_jobs")
             ready.set()
             while not over.is_set():
-                for _ in conn.notifies(timeout=0.1, stop_after=1):
-                    if conn.execute(TAKE, prepare=True).fetchone():
-                        os.write(file, RECORD.pack(0, time()))
+                # the connection is the generator's as long as it is not exhausted
+                heard = list(conn.notifies(timeout=0.1, stop_after=1))
+                if heard and conn.execute(TAKE, prepare=True).fetchone():
+                    os.write(file, RECORD.pack(0, time()))
         os.close(file)
 
     thread = Thread(target=work)
