@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Final
+from uuid import UUID
 
 import psycopg
 
@@ -81,16 +82,17 @@ class Pool:
         try:
             require_schema(self._session.connection())
             self._keeper.refresh()
-            self._check_tenants()
+            if self._plan.tenant_ids:
+                self._check_tenants(self._plan.tenant_ids)
             self._upkeep.recover()
             return self._session.run(open_jobs(kinds=self._plan.kinds))
         finally:
             for session in (self._session, self._keeper.session, self._upkeep.session):
                 session.close()
 
-    def _check_tenants(self) -> None:
+    def _check_tenants(self, tenant_ids: Sequence[UUID]) -> None:
         """Warn of tenants that no job will come of; one that does not exist may be made later."""
-        for tenant in self._session.run(check_tenants(tenant_ids=self._plan.tenant_ids or ())):
+        for tenant in self._session.run(check_tenants(tenant_ids=tenant_ids)):
             event(logging.WARNING, "tenant_not_served", tenant_id=tenant.tenant_id, problem=tenant.problem)
 
     @property
