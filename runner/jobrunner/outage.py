@@ -14,6 +14,7 @@ from jobrunner.logs import event
 
 FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 5.0
+TRUSTED_SECONDS: Final = 30.0  # the first claims after a return: those of what crashed the server, if a job did
 # Classes and codes that pass by themselves: connection, resources, shutdown, conflict, read-only after a failover,
 # lock and statement timeouts. No code at all: the connection broke.
 PASSING: Final = ("08", "40", "53", "57", "58", "25006", "25P03", "55P03")
@@ -30,11 +31,17 @@ class Outage:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._since: float | None = None
+        self._back_at = monotonic()
 
     @property
     def away(self) -> bool:
         """Whether the last call that was told of has failed."""
         return self._since is not None
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the database has been there for a while, so that no job of now will crash it as one has before."""
+        return self._since is None and monotonic() - self._back_at > TRUSTED_SECONDS
 
     def lost(self, error: psycopg.Error) -> None:
         """Note that a call failed."""
@@ -49,6 +56,8 @@ class Outage:
         """Note that a call succeeded again."""
         with self._lock:
             since, self._since = self._since, None
+            if since is not None:
+                self._back_at = monotonic()
         if since is not None:
             event(logging.INFO, "database_back", seconds=round(monotonic() - since, 1))
 

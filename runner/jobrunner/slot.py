@@ -11,7 +11,6 @@ from typing import Final
 import psycopg
 
 from jobrunner.context import SlotContext
-from jobrunner.db.call import Call
 from jobrunner.db.session import Session
 from jobrunner.db.worker import claim_job, finish_and_claim, finish_jobs, release_jobs
 from jobrunner.ending import Ending, tell_finished, tell_released
@@ -143,26 +142,26 @@ class Slot(threading.Thread):
             done = []
         ticket = self._shared.floors.next(started := monotonic())
         self.claiming = True
-        accepted, rows = self._run_claim(done, self._claim(limit, ticket.floor))
+        claim = claim_job(
+            worker_id=self.worker_id,
+            kinds=self._shared.plan.kinds,
+            tenant_ids=self._shared.plan.tenant_ids,
+            limit=limit,
+            floor=ticket.floor,
+            durable=not self._shared.outage.trusted,
+        )
+        try:
+            if done:
+                accepted, rows = self.session.run(finish_and_claim(finish_jobs(**leases(done)), claim))
+            else:
+                accepted, rows = set(), self.session.run(claim)
+        except psycopg.Error:
+            self.tray.put_back(done)
+            raise
         self._shared.floors.claimed(ticket, rows, started, monotonic())
         self._tell_claim(rows, limit)
         self._ended(done, accepted)
         return rows, started
-
-    def _run_claim(self, done: list[Hold], claim: Call[list[ClaimedRow]]) -> tuple[set[int], list[ClaimedRow]]:
-        try:
-            if done:
-                return self.session.run(finish_and_claim(finish_jobs(**leases(done)), claim))
-            return set(), self.session.run(claim)
-        except psycopg.Error:
-            self.tray.put_back(done)
-            raise
-
-    def _claim(self, limit: int, floor: dict[str, dict[str, str]] | None) -> Call[list[ClaimedRow]]:
-        plan = self._shared.plan
-        return claim_job(
-            worker_id=self.worker_id, kinds=plan.kinds, tenant_ids=plan.tenant_ids, limit=limit, floor=floor
-        )
 
     def _limit(self) -> int:
         """How many jobs to claim."""

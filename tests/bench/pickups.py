@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, Thread
 from time import monotonic, sleep, time
 from typing import Final
 
 import psycopg
 from figures import percentile
-from kit import RECORD, Bench
+from kit import Bench
 from machine import process_seconds
-from queues import OURS, Queue, beside, database, peers, worker
+from queues import BARE, OURS, Queue, beside, database, peers, worker
 from tables import Connection, wait_until
 
+from jobrunner.outage import TRUSTED_SECONDS
+
 SETTLE_SECONDS: Final = 4.0  # until it is idle: what is measured is the idle worker
+WHAT_LIMIT: Final = "a bare loop that listens and takes, nothing else"
 LATE_SECONDS: Final = 0.1
 IDLE_SECONDS: Final = 20.0
 # one line of the server's log a statement, whichever protocol it came by
 STATEMENT: Final = re.compile(r"^jobrunner [^:]*: LOG:  duration: [\d.]+ ms  (?:statement|execute )", re.MULTILINE)
-# the least that a worker does for a job: it hears of it and marks it as taken
-TAKE: Final = """
-    update mdm.aa_job
-    set status = 'running', claimed_by = 'bare', claimed_at = clock_timestamp(), lease_no = 1, attempts = 1
-    where id = (
-      select id
-      from mdm.aa_job
-      where status = 'pending' and job_kind = 'noop' and priority = 100 and available_at <= clock_timestamp()
-      order by available_at, id
-      limit 1
-      for update skip locked)
-    returning id
-"""
 SESSIONS: Final = """
     select pid from pg_stat_activity
     where datname = current_database() and application_name like 'jobrunner%'
@@ -52,15 +38,16 @@ def pickup(bench: Bench) -> None:
             sleep(SETTLE_SECONDS)
             theirs[peer.name] = waits = _waits(bench, peer, conn, count)
             bench.times("pickup", f"{count} single enqueues, commit to start, {peer.name}", waits, 50, 99)
-    with bench.database() as dsn, _bare(bench, dsn), psycopg.connect(dsn) as conn:
-        bare = _waits(bench, OURS, conn, count)
-        bench.times("pickup", f"{count} single enqueues, commit to start, bare", bare, 50, 99)
+    with bench.database() as dsn, worker(bench, BARE, dsn), psycopg.connect(dsn) as conn:
+        sleep(SETTLE_SECONDS)
+        bare = _waits(bench, BARE, conn, count)
+        bench.times("pickup", f"{count} single enqueues, commit to start, {BARE.name}", bare, 50, 99)
     with bench.database() as dsn:
         with worker(bench, OURS, dsn), psycopg.connect(dsn) as conn:
-            sleep(SETTLE_SECONDS)
+            sleep(SETTLE_SECONDS if bench.quick else TRUSTED_SECONDS + SETTLE_SECONDS)
             ours = _waits(bench, OURS, conn, count)
             what = f"{count} single enqueues, commit to start"
-            bench.times("pickup", what, ours, 50, 99, of=bare, limit="a loop that listens and takes, nothing else")
+            bench.times("pickup", what, ours, 50, 99, of=bare, limit=WHAT_LIMIT)
             for percent in (50, 99):
                 of = {name: percentile(waits, percent) * 1000 for name, waits in theirs.items()}
                 what, value = f"commit to start, p{percent}", percentile(ours, percent) * 1000
@@ -85,34 +72,6 @@ def _waits(bench: Bench, queue: Queue, conn: Connection, count: int, late_second
         sleep(random.uniform(0.02, 0.08))
     starts = sorted(at for _, at in bench.starts())[bench_before:]
     return [max(0.0, started - at) for at, started in zip(committed, starts, strict=True)]
-
-
-@contextmanager
-def _bare(bench: Bench, dsn: str) -> Iterator[None]:
-    """A thread that listens and takes one job for each notification, by a bare statement."""
-    over, ready = Event(), Event()
-
-    def work() -> None:
-        file = os.open(bench.log / "bare", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        with psycopg.connect(dsn, autocommit=True) as conn:
-            conn.execute("select mdm.announce_runner('bare', '{noop}', null, true)")
-            conn.execute("listen mdm_jobs")
-            ready.set()
-            while not over.is_set():
-                # the connection is the generator's as long as it is not exhausted
-                heard = list(conn.notifies(timeout=0.1, stop_after=1))
-                if heard and conn.execute(TAKE, prepare=True).fetchone():
-                    os.write(file, RECORD.pack(0, time()))
-        os.close(file)
-
-    thread = Thread(target=work)
-    thread.start()
-    ready.wait()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _idle(bench: Bench, dsn: str, seconds: float) -> None:

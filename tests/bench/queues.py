@@ -46,6 +46,8 @@ OURS: Final = Queue(
     left="select count(*) from mdm.aa_job where status = 'running'",
     single="select mdm.enqueue_job('noop', {payload})",
 )
+# the limit of what any worker can reach on our tables
+BARE: Final = Queue("a bare loop", left=OURS.left, single=OURS.single)
 PEERS: Final = (
     Queue(
         "pg-boss",
@@ -136,7 +138,10 @@ def load(queue: Queue, dsn: str, jobs: int) -> None:
 @contextmanager
 def worker(bench: Bench, queue: Queue, dsn: str) -> Iterator[subprocess.Popen[bytes]]:
     """One process that works on the jobs, until the end."""
-    if queue.driver:
+    if queue is BARE:
+        with bench.process([sys.executable, str(HERE / "bareloop.py"), dsn], {}) as process:
+            yield process
+    elif queue.driver:
         command = [interpreter(queue), str(DRIVERS / queue.driver), "worker"]
         with bench.process(command, {"BENCH_DSN": dsn}) as process:
             yield process

@@ -13,7 +13,9 @@ import psycopg
 from figures import percentile
 from kit import Bench
 from machine import CORES, busy_seconds
-from queues import OURS, Queue, beside, database, peers, worker
+from queues import BARE, OURS, Queue, beside, database, peers, worker
+
+from jobrunner.outage import TRUSTED_SECONDS
 
 SETTLE_SECONDS: Final = 3.0
 FIRST_SECONDS: Final = 2.0  # of a stream, not counted
@@ -45,31 +47,34 @@ class Stream:
 def steady(bench: Bench) -> None:
     """A steady stream: enqueue to start, and the share of the machine that it takes."""
     rate, seconds = 500, 60 * bench.options.minutes if bench.options.minutes else 8 if bench.quick else 60
-    found = {}
-    for queue in (*peers(bench), OURS):
+    found: dict[str, list[float]] = {}
+    for queue in (*peers(bench), BARE, OURS):
         measured = _stream(bench, queue, rate, seconds)
         what = _tell(bench, "steady", queue, measured, rate)
-        found[queue.name] = _times(bench, "steady", f"{what}: enqueue to start", measured.of(), 50, 95, 99)
+        of = found[BARE.name] if queue is OURS else ()
+        found[queue.name] = waits = measured.of()
+        _times(bench, "steady", f"{what}: enqueue to start", waits, 50, 95, 99, of=of, limit=BARE.name)
     _beside(bench, "steady", "enqueue to start, p95", found)
 
 
 def held_snapshot(bench: Bench) -> None:
     """A faster stream while another session holds a snapshot, and one job in a hundred is committed late."""
     rate, seconds = 800, 60 * bench.options.minutes if bench.options.minutes else 12 if bench.quick else 120
-    found = {}
+    found: dict[str, list[float]] = {}
     for queue in (*peers(bench), OURS):
         measured = _stream(bench, queue, rate, seconds, held=True)
         what = _tell(bench, "held-snapshot", queue, measured, rate)
         first, last = measured.of(last=0.25), measured.of(first=0.75)
         _times(bench, "held-snapshot", f"{what}: first quarter", first, 50, 95)
-        found[queue.name] = _times(bench, "held-snapshot", f"{what}: last quarter", last, 50, 95, of=first)
+        found[queue.name] = last
+        _times(bench, "held-snapshot", f"{what}: last quarter", last, 50, 95, of=first, limit="the first quarter")
         _times(bench, "held-snapshot", f"{what}: the late, commit to start", measured.late, 50, 99, 100)
     _beside(bench, "held-snapshot", "last quarter, p95", found)
 
 
 def _tell(bench: Bench, scenario: str, queue: Queue, measured: Stream, rate: int) -> str:
     """Report what is asked of every stream; return its name."""
-    what = f"{rate}/s for {measured.seconds:.0f} s" + (f", {queue.name}" if queue.driver else "")
+    what = f"{rate}/s for {measured.seconds:.0f} s" + (f", {queue.name}" if queue is not OURS else "")
     bench.report(scenario, f"{what}: produced", measured.produced, "jobs/s", rate, "the rate asked for")
     bench.report(scenario, f"{what}: of all {CORES} cores", measured.busy * 100, "%")
     bench.report(scenario, f"{what}: left {AFTER_SECONDS:.0f} s after the end", measured.left, "jobs")
@@ -77,12 +82,17 @@ def _tell(bench: Bench, scenario: str, queue: Queue, measured: Stream, rate: int
 
 
 def _times(
-    bench: Bench, scenario: str, measure: str, seconds: list[float], *percents: float, of: Sequence[float] = ()
-) -> list[float]:
-    """Report the waits and return them; a part of a stream of which no job has started has none to report."""
+    bench: Bench,
+    scenario: str,
+    measure: str,
+    seconds: list[float],
+    *percents: float,
+    of: Sequence[float] = (),
+    limit: str = "",
+) -> None:
+    """Report the waits; a part of a stream of which no job has started has none to report."""
     if seconds:
-        bench.times(scenario, measure, seconds, *percents, of=of, limit="the first quarter")
-    return seconds
+        bench.times(scenario, measure, seconds, *percents, of=of, limit=limit)
 
 
 def _beside(bench: Bench, scenario: str, measure: str, found: Mapping[str, list[float]]) -> None:
@@ -100,7 +110,8 @@ def _stream(bench: Bench, queue: Queue, rate: int, seconds: float, *, held: bool
         dsn = stack.enter_context(database(bench, queue))
         stack.enter_context(worker(bench, queue, dsn))
         pool = stack.enter_context(ThreadPoolExecutor())
-        sleep(SETTLE_SECONDS / 3 if bench.quick else SETTLE_SECONDS)
+        settle_seconds = SETTLE_SECONDS if queue is not OURS else TRUSTED_SECONDS + SETTLE_SECONDS
+        sleep(SETTLE_SECONDS / 3 if bench.quick else settle_seconds)
         scripts = [(f"{queue.enqueue()};\n", 4, float(rate))]
         if held:
             _hold(stack.enter_context(psycopg.connect(dsn)))

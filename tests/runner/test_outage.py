@@ -9,7 +9,8 @@ from itertools import pairwise
 import psycopg
 import pytest
 
-from jobrunner.outage import Outage, Patience, passes
+from jobrunner import outage as module
+from jobrunner.outage import TRUSTED_SECONDS, Outage, Patience, passes
 
 pytestmark = pytest.mark.one_leg("18")
 
@@ -61,6 +62,27 @@ def test_b75_outage_is_reported_once_by_all_threads(lines: pytest.LogCaptureFixt
     for each in threads:
         each.succeeded()
     assert [record.getMessage() for record in lines.records] == ["database_lost", "database_back"]
+
+
+def test_outage_trusts_a_database_that_has_been_there_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+    outage = Outage()
+    assert not outage.trusted
+    now += TRUSTED_SECONDS
+    assert not outage.trusted
+    now += 0.1
+    assert outage.trusted
+    outage.back()
+    assert outage.trusted, "no loss, no return"
+    outage.lost(psycopg.OperationalError())
+    assert not outage.trusted
+    now += 1000
+    assert not outage.trusted, "still away"
+    outage.back()
+    assert not outage.trusted
+    now += TRUSTED_SECONDS + 0.1
+    assert outage.trusted
 
 
 @pytest.mark.parametrize(
