@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -185,3 +186,11 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Callable[..., Connection
     yield open_one
     for connection in opened:
         connection.close()
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
+    """What the runner logs in this process; `said` of runnerkit takes an event out of it."""
+    monkeypatch.setattr(logging.getLogger("jobrunner"), "propagate", True)
+    caplog.set_level(logging.DEBUG, logger="jobrunner")
+    return caplog

@@ -15,6 +15,8 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
+import pytest
+
 from jobrunner.db.connect import Target
 from jobrunner.job import Handler
 from jobrunner.metrics import Meter
@@ -163,6 +165,11 @@ def run(dsn: str, *arguments: str, seconds: float = 120, **environ: str) -> tupl
     """Run a `jobrunner` command to its end: exit code, stdout, stderr."""
     with jobrunner(dsn, *arguments, **environ) as command:
         return command.end(seconds), command.out, command.log
+
+
+def said(lines: pytest.LogCaptureFixture, name: str) -> list[dict[str, Any]]:
+    """The fields of the lines of an event."""
+    return [vars(record)["fields"] for record in lines.records if record.getMessage() == name]
 
 
 def cpu_seconds(pid: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from uuid import UUID
 import psycopg
 import typer
 
-from jobrunner import schema
+from jobrunner import logs, schema
 from jobrunner.db.connect import Target
 from jobrunner.db.operator import Health, job_health
 from jobrunner.db.process import job_kind_settings
@@ -202,6 +203,7 @@ def explain(error: psycopg.Error) -> str:
 @contextmanager
 def open_session(dsn: str | None) -> Iterator[Session]:
     """Open a session for one command, on a schema that fits."""
+    logs.setup("text", logging.WARNING)
     session = Session(Target(resolve_dsn(dsn, os.environ)), "command")
     try:
         schema.require_schema(session.connection())

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -16,21 +14,9 @@ from jobrunner.job import ClaimedRow, Context, Job
 from jobrunner.shared import Kinds
 from jobrunner.tray import Tray
 from jobs import Connection, enqueue, make_kind
-from runnerkit import eventually, serving
+from runnerkit import eventually, said, serving
 
 pytestmark = pytest.mark.one_leg("15")
-
-
-@pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
-    monkeypatch.setattr(logging.getLogger("jobrunner"), "propagate", True)
-    caplog.set_level(logging.INFO, logger="jobrunner")
-    return caplog
-
-
-def said(lines: pytest.LogCaptureFixture, name: str) -> list[dict[str, Any]]:
-    """The fields of the lines of an event."""
-    return [vars(record)["fields"] for record in lines.records if record.getMessage() == name]
 
 
 def test_pool_names_the_jobs_that_slots_and_keeper_could_not_end(

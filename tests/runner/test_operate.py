@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import subprocess
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -173,6 +174,21 @@ def test_dlq_asks_on_a_terminal(fresh_dsn: str, verb: str, which: str, becomes: 
 @pytest.mark.parametrize("number", ["0", "-1", "x", str(2**63)])
 def test_id_that_is_none_is_refused(dsn: str, number: str) -> None:
     assert run(dsn, "stop", "--yes", "--", number)[0] == 2
+
+
+WARN = """
+create function public.warn() returns trigger language plpgsql as $$ begin raise warning 'no ink'; return new; end $$;
+create trigger warn before update on mdm.aa_job for each row execute function public.warn()
+"""
+
+
+def test_stop_says_what_the_server_warns_of(fresh_dsn: str, connect: Callable[..., Connection]) -> None:
+    conn = connect(dsn=fresh_dsn)
+    job_id = enqueue(conn)
+    conn.execute(WARN)
+    code, _, log = run(fresh_dsn, "stop", str(job_id), "--yes")
+    assert code == 0
+    assert 'warning server_warning session=command sqlstate=01000 message="no ink"' in log
 
 
 # -- status

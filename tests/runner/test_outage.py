@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from itertools import pairwise
 
@@ -17,13 +16,6 @@ pytestmark = pytest.mark.one_leg("18")
 
 def patience(dice: float = 0.0, outage: Outage | None = None) -> Patience:
     return Patience(outage or Outage(), lambda: dice)
-
-
-@pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
-    monkeypatch.setattr(logging.getLogger("jobrunner"), "propagate", True)
-    caplog.set_level(logging.DEBUG, logger="jobrunner")
-    return caplog
 
 
 def test_b75_patience_pauses_grow_from_a_tenth_of_a_second_to_five() -> None:

@@ -10,12 +10,14 @@ import psycopg
 import pytest
 from psycopg.pq import TransactionStatus
 
+from invariants import plant
 from jobrunner.db.call import Call, LeaseLost, nothing
 from jobrunner.db.connect import Target
 from jobrunner.db.session import CommitLost, Session
+from jobrunner.db.upkeep import cleanup_jobs
 from jobrunner.db.worker import check_lease, claim_job, finish_job
 from jobs import Connection, claim_one, enqueue, job, value
-from runnerkit import eventually
+from runnerkit import eventually, said
 
 Open = Callable[..., Session]
 
@@ -219,3 +221,33 @@ def test_session_runs_a_procedure_that_commits(opened: Open) -> None:
     session = opened()
     session.run_alone(Call("call mdm.cleanup_jobs()", nothing))
     assert session.status is TransactionStatus.IDLE
+
+
+SAY = "do $$ begin raise {} 'no ink left' using errcode = 'MJ999', detail = 'two', hint = 'buy some'; end $$"
+
+
+@pytest.mark.parametrize("pooler", [False, True])
+def test_session_logs_what_the_server_warns_of_and_not_what_it_mentions(
+    opened: Open, lines: pytest.LogCaptureFixture, pooler: bool
+) -> None:
+    session = opened(pooler=pooler)
+    for level in ("debug", "info", "notice"):
+        session.run(Call(SAY.format(level), nothing))
+    assert lines.records == []
+
+    session.run(Call(SAY.format("warning"), nothing))
+    session.begin(10).execute(SAY.format("warning").encode())
+    session.commit(Call(SAY.format("warning"), nothing))
+    line = {"session": "test", "sqlstate": "MJ999", "message": "no ink left", "detail": "two", "hint": "buy some"}
+    assert said(lines, "server_warning") == [line] * 3
+    assert {record.levelname for record in lines.records} == {"WARNING"}
+
+
+def test_cleanup_of_a_broken_invariant_is_logged(
+    fresh_dsn: str, connect: Callable[..., Connection], opened: Open, lines: pytest.LogCaptureFixture
+) -> None:
+    job_id = plant(connect(dsn=fresh_dsn), "audit_row_missing")
+    opened(fresh_dsn).run_alone(cleanup_jobs())
+    [line] = said(lines, "server_warning")
+    assert line["message"] == f"invariant audit_row_missing does not hold: 1 jobs, {job_id}"
+    assert "watch.md" in line["hint"]

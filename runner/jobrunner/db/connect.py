@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.errors import Diagnostic
+
+from jobrunner.logs import event
 
 # What a DSN may override. A dead peer is noticed after about 30 s, a connection that does not open after 5 s.
 DEFAULTS: Final[dict[str, str | int]] = {
@@ -51,7 +56,7 @@ def connect(target: Target, name: str, **overrides: str | int) -> psycopg.Connec
     """Open an autocommit connection whose application_name is `jobrunner <name>`.
 
     Behind a pooler nothing is prepared and no startup options are sent (it would refuse them): every transaction
-    then names its isolation level itself. Raises psycopg.OperationalError.
+    then names its isolation level itself. What the server warns of goes to the log. Raises psycopg.OperationalError.
     """
     given = {key: value for key, value in conninfo_to_dict(target.dsn).items() if value is not None}
     params: dict[str, Any] = {**DEFAULTS, "application_name": f"jobrunner {name}", **given, **overrides}
@@ -59,6 +64,14 @@ def connect(target: Target, name: str, **overrides: str | int) -> psycopg.Connec
         options = given.get("options") or os.environ.get("PGOPTIONS", "")  # ours would hide those of the environment
         params["options"] = f"{options} {ISOLATION}".strip()
     conn = psycopg.connect("", autocommit=True, client_encoding="utf8", **params)
+    conn.add_notice_handler(partial(_log_warning, name))
     if target.pooler:
         conn.prepare_threshold = None
     return conn
+
+
+def _log_warning(name: str, notice: Diagnostic) -> None:
+    """Log what the server warns of in a session; what it only mentions stays out."""
+    if notice.severity_nonlocalized == "WARNING":
+        said = {"sqlstate": notice.sqlstate, "message": notice.message_primary, "detail": notice.message_detail}
+        event(logging.WARNING, "server_warning", session=name, **said, hint=notice.message_hint)
