@@ -22,7 +22,7 @@ from psycopg import sql
 
 from jobrunner import devserver, schema
 from jobrunner.devserver import Server
-from leftovers import SHM, prefix, sweep
+from leftovers import SHM, prefix
 from sqlcoverage import databases, sql_coverage
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -72,11 +72,7 @@ def has_pg_cron() -> bool:
 
 @cache
 def blank_cluster(binaries: Path) -> Path:
-    """The files of a server that has nothing in it yet: to copy them is quicker than initdb.
-
-    Made once a run, after what killed runs have left behind was swept away.
-    """
-    sweep()
+    """The files of a server that has nothing in it yet, made once a run: to copy them is quicker than initdb."""
     base = make_base()
     atexit.register(shutil.rmtree, base)
     server = devserver.start(base, binaries)

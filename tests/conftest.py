@@ -16,6 +16,7 @@ from pytest_postgresql import factories
 from cluster import PgServer, clean, database, has_pg_cron, make_logins, missing, running_server, what_it_holds
 from jobrunner import devserver, schema
 from jobrunner.devserver import Server
+from leftovers import begin_run
 from sqlcoverage import GATE, sql_coverage
 
 Connection = psycopg.Connection[Any]
@@ -27,6 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    begin_run()
     sql_coverage.wanted = config.getoption("--sql-coverage")
 
 

@@ -8,6 +8,7 @@ from time import monotonic
 
 from chaos import beats, disk, failover, returns, silent, storm, windows, zombies
 from chaos.world import world
+from leftovers import begin_run
 
 CHAPTERS = {
     "windows": windows.run,
@@ -26,6 +27,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="about a minute instead of ten")
     parser.add_argument("chapter", nargs="*", choices=[*CHAPTERS, []], help="default: all")
     options = parser.parse_args()
+    begin_run()
     began = monotonic()
     with world(options.quick) as here:
         for name in options.chapter or CHAPTERS:

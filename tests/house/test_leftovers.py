@@ -13,15 +13,18 @@ import pytest
 from jobrunner import devserver
 from jobrunner.devserver import Server
 from leftovers import identity, prefix, sweep
-from runnerkit import PATH
+from runnerkit import PATH, eventually
 
 pytestmark = pytest.mark.one_leg("18")
 
 RUN = """
-import sys
+import subprocess, sys
 from cluster import make_base
 from jobrunner import devserver
-print(devserver.start(make_base()).base, flush=True)
+from leftovers import begin_run
+begin_run()
+child = subprocess.Popen(["sleep", "60"])
+print(devserver.start(make_base()).base, child.pid, flush=True)
 sys.stdin.read()
 """
 
@@ -42,21 +45,25 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_sweep_stops_the_server_of_a_killed_run_and_removes_its_files() -> None:
+def test_sweep_ends_what_a_killed_run_has_started_and_removes_its_files() -> None:
     environ = {**os.environ, "PYTHONPATH": PATH}
     with subprocess.Popen(
         [sys.executable, "-c", RUN], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as run:
         assert run.stdout is not None
-        base = Path(run.stdout.readline().strip())
+        name, child = run.stdout.readline().split()
+        base = Path(name)
         server = Server(base, base, base)
-        pid = devserver.running_pid(server)
+        pid, of_child = devserver.running_pid(server), identity(int(child))
         sweep()
         assert devserver.running_pid(server) == pid is not None, "its owner lives"
+        assert identity(int(child)) == of_child is not None, "its owner lives"
         run.kill()
     assert devserver.running_pid(server) == pid, "it would run for ever"
+    assert identity(int(child)) == of_child, "it would run for ever"
     sweep()
     assert (identity(pid), base.exists()) == (None, False)
+    eventually(lambda: identity(int(child)) is None)
 
 
 def test_sweep_leaves_a_process_alone_that_has_the_pid_of_a_server_that_ended(
