@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 from uuid import UUID
 
 import psycopg
@@ -29,6 +29,14 @@ Actor = Annotated[
     str | None, typer.Option(help="Principal on whose behalf: the id of one. Default: that of the login.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+
+
+class Outcome(NamedTuple):
+    """What came of a job; with a remedy where it was refused."""
+
+    job_id: int
+    outcome: str
+    remedy: str | None
 
 
 def register(app: typer.Typer) -> None:
@@ -96,17 +104,20 @@ def stop(
 def one_by_one(
     session: Session, jobs: Sequence[int], verb: str, act: Callable[[int], Call[str]], *, yes: bool, as_json: bool
 ) -> None:
-    """Show the jobs, ask, then act on each of them; raises JobrunnerError when any was refused."""
+    """Show the jobs, ask, then act on each of them; raises JobrunnerError when any was, or would be, refused."""
     jobs = list(dict.fromkeys(jobs))
     if not yes:
+        rehearsed = [_outcome(session.rehearse, job_id, act(job_id)) for job_id in jobs]
+        if any(found.remedy for found in rehearsed):
+            show(Outcome._fields, [found for found in rehearsed if found.remedy], as_json=as_json)
+            raise JobrunnerError(f"nothing was changed: {_refused(rehearsed)}")
         _show_states([(job_id, session.run(get_job(job_id=job_id))) for job_id in jobs], as_json=as_json)
         if not confirmed(f"{verb} {jobs_text(len(jobs))}?"):
             return
-    outcomes = [(job_id, *_outcome(session, act(job_id))) for job_id in jobs]
-    show(["job_id", "outcome", "remedy"], outcomes, as_json=as_json)
-    refused = sum(remedy is not None for _, _, remedy in outcomes)
-    if refused:
-        raise JobrunnerError(f"{jobs_text(refused)} of {len(jobs)} could not be acted on: see the remedies above")
+    outcomes = [_outcome(session.run, job_id, act(job_id)) for job_id in jobs]
+    show(Outcome._fields, outcomes, as_json=as_json)
+    if any(found.remedy for found in outcomes):
+        raise JobrunnerError(_refused(outcomes))
 
 
 def confirmed(question: str) -> bool:
@@ -125,14 +136,21 @@ def principal(text: str | None) -> UUID | None:
         raise UsageError(f"{text!r} is no principal's id: use the id (a UUID) of one, or leave --actor out") from None
 
 
-def _outcome(session: Session, call: Call[str]) -> tuple[str, str | None]:
+def _outcome(run: Callable[[Call[str]], str], job_id: int, call: Call[str]) -> Outcome:
     """Act on one job: its outcome, or what is in the way and the remedy."""
     try:
-        return session.run(call), None
+        return Outcome(job_id, run(call), None)
     except psycopg.Error as error:
         if not (error.sqlstate or "").startswith(OURS):
             raise
-        return f"{error.diag.message_primary} [{error.sqlstate}]", error.diag.message_hint or "see `jobrunner explain`"
+        said, hint = f"{error.diag.message_primary} [{error.sqlstate}]", error.diag.message_hint
+        return Outcome(job_id, said, hint or "see `jobrunner explain`")
+
+
+def _refused(outcomes: Sequence[Outcome]) -> str:
+    """Say how many jobs were refused."""
+    refused = sum(found.remedy is not None for found in outcomes)
+    return f"{jobs_text(refused)} of {len(outcomes)} could not be acted on: see the remedies above"
 
 
 def _show_states(states: Sequence[tuple[int, State | None]], *, as_json: bool) -> None:

@@ -107,6 +107,23 @@ def test_dlq_by_id(conn: Connection, dsn: str, verb: str, outcome: str, becomes:
 
 
 @pytest.mark.parametrize("verb", ["replay", "discard"])
+def test_dlq_names_a_job_in_the_wrong_state_before_it_asks(conn: Connection, dsn: str, verb: str) -> None:
+    good, done = dead(conn), int(make_job(conn, "done", "gin_backfill")["id"])
+    code, out, log = run(dsn, "dlq", verb, str(good), str(done), "--json")
+    [refused] = json.loads(out)
+    assert (code, refused["job_id"]) == (1, done)
+    assert "MJ004" in refused["outcome"]
+    assert "done" in refused["remedy"]
+    assert "nothing was changed: 1 job of 2 could not be acted on" in log
+    assert "--yes" not in log
+    assert (status(conn, good), status(conn, done)) == ("dlq", "done")
+
+    alone = run(dsn, "dlq", verb, str(done), "--json")
+    forced = run(dsn, "dlq", verb, str(done), "--json", "--yes")
+    assert alone[:2] == forced[:2], "--yes is no remedy"
+
+
+@pytest.mark.parametrize("verb", ["replay", "discard"])
 def test_dlq_all_must_be_said(conn: Connection, dsn: str, verb: str) -> None:
     job_id = dead(conn)
     code, out, log = run(dsn, "dlq", verb, "--yes")

@@ -138,6 +138,13 @@ def test_stop_changes_nothing_without_yes(conn: Connection, dsn: str) -> None:
     assert status(conn, job_id) == "pending"
 
 
+def test_stop_of_a_job_that_has_ended_is_refused_before_it_asks(conn: Connection, dsn: str) -> None:
+    code, out, log = run(dsn, "stop", str(make_job(conn, "done")["id"]))
+    assert code == 1
+    assert "MJ004" in out
+    assert "--yes" not in log
+
+
 def test_stop_acts_on_each_and_says_what_was_refused(conn: Connection, dsn: str) -> None:
     running, done = make_job(conn, "running")["id"], make_job(conn, "done")["id"]
     code, out, log = run(dsn, "stop", str(running), str(done), "99", "--yes", "--json", "--reason", "broken")

@@ -13,10 +13,11 @@ from psycopg.pq import TransactionStatus
 from invariants import plant
 from jobrunner.db.call import Call, LeaseLost, nothing
 from jobrunner.db.connect import Target
+from jobrunner.db.operator import stop_job
 from jobrunner.db.session import CommitLost, Session
 from jobrunner.db.upkeep import cleanup_jobs
 from jobrunner.db.worker import check_lease, claim_job, finish_job
-from jobs import Connection, claim_one, enqueue, job, value
+from jobs import Connection, claim_one, enqueue, job, status, value
 from runnerkit import eventually, said
 
 Open = Callable[..., Session]
@@ -73,6 +74,16 @@ def test_b57_session_behind_a_pooler_prepares_nothing(opened: Open) -> None:
     for _ in range(8):
         session.run(ask("select count(*) from pg_prepared_statements"))
     assert session.run(ask("select count(*) from pg_prepared_statements")) == 0
+
+
+@pytest.mark.parametrize("pooler", [False, True])
+def test_session_rehearsal_leaves_nothing(conn: Connection, opened: Open, pooler: bool) -> None:
+    session, job_id = opened(pooler=pooler), enqueue(conn)
+    assert session.rehearse(stop_job(job_id=job_id, reason=None, actor=None)) == "stopped"
+    assert (status(conn, job_id), session.status) == ("pending", TransactionStatus.IDLE)
+    with pytest.raises(psycopg.Error, match="no job 99"):
+        session.rehearse(stop_job(job_id=99, reason=None, actor=None))
+    assert session.status is TransactionStatus.IDLE
 
 
 @pytest.mark.parametrize("pooler", [False, True])

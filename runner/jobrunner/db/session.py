@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 BEGIN: Final = Call("begin isolation level read committed", nothing)
 COMMIT: Final = Call("commit", nothing)
+ROLLBACK: Final = Call("rollback", nothing)
 # What a handler may leave behind in a session (B55): all of DISCARD ALL but plans and sequences.
 CLEAN: Final = (
     "close all; reset session authorization; reset role; reset all; unlisten *;"
@@ -133,6 +134,14 @@ class Session:
         """Run a call that commits by itself and so may stand in no transaction block (a procedure)."""
         with self._own_call() as conn:
             return read(send(conn, call), call)
+
+    def rehearse(self, call: Call[T]) -> T:
+        """Run a call and take back what it did; raises what `run` does."""
+        with self._own_call() as conn:
+            send(conn, BEGIN)
+            found = read(send(conn, call), call)
+            send(conn, ROLLBACK)
+            return found
 
     def begin(self, idle_seconds: float, *calls: Call[Any]) -> psycopg.Connection[Any]:
         """Open a transaction that the server ends when it is idle for so long (D19), and run the calls in it."""
