@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from math import inf
 from time import monotonic
 from typing import Final
 
@@ -48,10 +49,10 @@ class Bell:
             self._unheard_since = None
             self._rung = self._rung and not self._wake()
 
-    def seconds_to_insist(self) -> float | None:
-        """How long a soft ring may still wait for an answer; None when there is none."""
+    def seconds_to_insist(self) -> float:
+        """How long a soft ring may still wait for an answer; for ever when there is none."""
         since = self._unheard_since
-        return None if since is None else since + PATIENCE_SECONDS - monotonic()
+        return inf if since is None else since + PATIENCE_SECONDS - monotonic()
 
     def pass_on(self) -> None:
         """Wake one more idle slot, if there is one: called by a slot that found as much as it asked for."""

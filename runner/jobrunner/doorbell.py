@@ -47,7 +47,7 @@ class Doorbell(threading.Thread):
                 self._shared.bell.ring_softly()
             elif monotonic() >= self._poll_at:
                 self._poll()
-            if self._seconds_to_insist() <= 0:
+            if self._shared.bell.seconds_to_insist() <= 0:
                 self._shared.bell.insist()
         if self.session is not None:
             self.session.close()
@@ -100,7 +100,7 @@ class Doorbell(threading.Thread):
 
     def _notified(self, conn: psycopg.Connection[Any] | None) -> bool:
         """Sleep until the next poll, a NOTIFY or a slot that became idle; True for a NOTIFY of a kind of ours."""
-        sleep_seconds = min(self._poll_at - monotonic(), self._seconds_to_insist())
+        sleep_seconds = min(self._poll_at - monotonic(), self._shared.bell.seconds_to_insist())
         try:
             ready = self._idle.wait(sleep_seconds, *([conn.fileno()] if conn is not None else []))
             kinds = {notify.payload for notify in conn.notifies(timeout=0)} if conn is not None and ready else set()
@@ -113,10 +113,6 @@ class Doorbell(threading.Thread):
         if self._idle.take():
             self._hurry()
         return any(kind in self._shared.plan.handlers for kind in kinds)
-
-    def _seconds_to_insist(self) -> float:
-        seconds = self._shared.bell.seconds_to_insist()
-        return LONGEST_POLL_SECONDS if seconds is None else seconds
 
     def _hurry(self) -> None:
         """Poll quickly for a while: a producer may commit just now, and its NOTIFY was waived."""
