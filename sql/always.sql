@@ -100,6 +100,7 @@
 \ir functions/replay_job.sql
 \ir functions/count_jobs.sql
 \ir functions/find_jobs.sql
+\ir functions/find_entries.sql
 \ir functions/find_holders.sql
 \ir functions/oldest_due.sql
 \ir functions/discard_job.sql

@@ -115,7 +115,7 @@ grant execute on function
 to mdm_admin;
 
 -- the views of jobs call these with the rights of their reader
-grant execute on function mdm.find_jobs(mdm.job_status), mdm.find_holders(xid) to mdm_monitor, mdm_admin;
+grant execute on function mdm.find_jobs(mdm.job_status), mdm.find_holders(xid), mdm.find_entries(bigint) to mdm_monitor, mdm_admin;
 grant execute on function mdm.count_jobs(text, text), mdm.oldest_due(text) to mdm_worker, mdm_monitor, mdm_admin;
 
 -- every runner exports the gauges (D18)

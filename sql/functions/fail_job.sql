@@ -18,8 +18,8 @@ set jit = off
 as $$
 #variable_conflict use_column
 declare
-  v_now timestamptz := clock_timestamp();
   v_job mdm.aa_job := mdm._lock_leased(p_job_id, p_lease_no);
+  v_now timestamptz := clock_timestamp();
   v_kind mdm.aa_job_kind;
   v_error text := mdm._cut_bytes(coalesce(p_error, 'no error text'), 8192);
 begin

@@ -15,9 +15,13 @@ begin
     object_type text not null,
     object_id text,
     payload jsonb not null default '{}'
+  ) with (
+    autovacuum_vacuum_insert_scale_factor = 0,
+    autovacuum_vacuum_insert_threshold = 100000
   );
 
-  -- Finds the rows of a job between its birth and its end without a b-tree entry for each audit row.
+  -- Finds the rows of a job between its birth and its end without a b-tree entry for each audit row. A search reads what is not
+  -- summarized, too. autosummarize forgets ranges while much is written, so that vacuum has to come soon, however large the table is.
   create index ix_aa_audit_log_occurred_at on mdm.aa_audit_log using brin (occurred_at) with (autosummarize = on);
 
   comment on table mdm.aa_audit_log is 'Append-only audit (a stand-in where the platform brings none, D20); written in the transaction of the act (S11).';

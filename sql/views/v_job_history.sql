@@ -1,14 +1,11 @@
--- One job's life as a timeline: its audit rows, and what its row says now. Ask with a job_id. The audit is searched between the job's
--- birth and its end only.
+-- One job's life as a timeline: its audit rows, and what its row says now. Ask with a job_id: the audit is searched anew for each job.
 create or replace view mdm.v_job_history as
 select h.job_id, date_trunc('second', h.at) as at, h.event, h.actor, h.session_role, h.detail
 from (
   select j.id as job_id, a.occurred_at as at, a.action::text as event, p.name as actor, a.session_role,
     nullif(a.payload - 'job_kind', '{}')::text as detail, 1 as place
   from mdm.aa_job j
-  join mdm.aa_audit_log a on a.object_type = 'job'
-    and a.object_id = j.id::text
-    and a.occurred_at between j.created_at - interval '1 hour' and coalesce(j.completed_at, clock_timestamp()) + interval '1 hour'
+  cross join lateral mdm.find_entries(j.id) a
   left join mdm.aa_principal p on p.id = a.actor_principal_id
   union all
   select j.id, coalesce(j.completed_at, j.heartbeat_at, j.claimed_at, j.available_at), 'is ' || j.status, null, null,

@@ -9,7 +9,7 @@ from typing import Any, LiteralString
 import pytest
 from psycopg.types.json import Jsonb
 
-from jobs import age, claim_one, enqueue, fail, finish
+from jobs import age, claim_one, enqueue, fail, finish, value
 from planner.life import KIND, TENANTS, TWIN
 from planner.loads import FOREIGN, fill
 from planner.plans import Connection, Open, buffers, watching
@@ -51,6 +51,24 @@ ENDED: LiteralString = """
       returning id, status, completed_at)
     insert into mdm.aa_audit_log (occurred_at, action, object_type, object_id)
     select e.completed_at, ('job_' || e.status)::mdm.audit_action, 'job', e.id::text from ended e order by e.id
+"""
+
+# two audit rows a job, of 4,000 jobs a day for 30 days, in the order of time; each thousandth job is there, some wait
+HISTORY: LiteralString = """
+    with life as (
+      select g as id, clock_timestamp() - (120000 - g) * interval '21.6 s' as born, g % 20000 <> 0 as ended
+      from generate_series(1, 120000) g),
+    job as (
+      insert into mdm.aa_job (id, job_kind, priority, max_attempts, status, created_at, completed_at)
+      overriding system value
+      select l.id, 'planned', 1, 1, case when l.ended then 'done' else 'pending' end::mdm.job_status, l.born,
+        case when l.ended then l.born + interval '1 s' end
+      from life l
+      where l.id % 1000 = 0)
+    insert into mdm.aa_audit_log (occurred_at, action, object_type, object_id)
+    select l.born + n * interval '1 s', (array['job_enqueued', 'job_done'])[n + 1]::mdm.audit_action, 'job', l.id::text
+    from life l, generate_series(0, l.ended::int) n
+    order by l.id, n
 """
 
 
@@ -120,6 +138,33 @@ def test_a_look_at_the_invariants_costs_as_much_in_a_large_table(make_database: 
         assert watch.indexes == {"aa_audit_log_pkey"}
     whole = buffers(conn, "select * from mdm.check_job_invariants()")
     assert max(pages[1:]) < 1_500 < whole / 2
+
+
+def test_the_history_of_a_job_is_read_from_its_own_time(make_database: Callable[[], Open]) -> None:
+    """Also in a session of a login that is no superuser, and where the planner believes that the audit is small."""
+    connect = make_database()
+    conn = connect()
+    conn.execute("alter table mdm.aa_audit_log set (autovacuum_enabled = off)")
+    conn.execute(HISTORY)
+    conn.execute("vacuum mdm.aa_audit_log")
+    table = value(conn, "select pg_relation_size('mdm.aa_audit_log') / current_setting('block_size')::int")
+    stretch = 128  # pages that the index knows together
+    admin = connect(user="test_mdm_admin")
+
+    def pages(reader: Connection, job_id: int) -> int:
+        return buffers(reader, "select * from mdm.v_job_history where job_id = %s", job_id)
+
+    pages(admin, 1000)  # loads catalogs
+    for job_id in (1_000, 39_000, 116_000, 119_000):
+        assert pages(admin, job_id) <= 3 * stretch < table / 8, job_id
+    waiting = [pages(admin, job_id) for job_id in (60_000, 100_000, 120_000)]
+    assert waiting[1] <= table / 6 + 3 * stretch
+    assert waiting[2] <= 3 * stretch < waiting[1] < waiting[0] <= table / 2 + 3 * stretch
+
+    with watching(conn, "aa_audit_log") as watch:
+        pages(conn, 39_000)
+    assert watch.indexes == {"bitmap ix_aa_audit_log_occurred_at"}
+    assert not watch.jit
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from jobs import (
     Row,
     actions,
     age,
+    audit,
     call,
     changes,
     claim,
@@ -25,6 +26,7 @@ from jobs import (
     refused,
     release,
     status,
+    value,
     violations,
 )
 from races.sessions import Connection, background, result, sqlstate, wait_until_blocked
@@ -43,6 +45,10 @@ def finish_many(conn: Connection, claimed: Row) -> list[int]:
     """Finish through the plural function and return the ids accepted."""
     ended = call(conn, "finish_jobs", job_ids=[claimed["id"]], lease_nos=[claimed["lease_no"]])
     return [row["finish_jobs"] for row in ended]
+
+
+def fail_for_good(conn: Connection, claimed: Row) -> None:
+    fail(conn, claimed, retryable=False)
 
 
 def release_many(conn: Connection, claimed: Row) -> list[int]:
@@ -100,6 +106,22 @@ def test_end_waits_for_a_recovery_under_way_and_is_lost(conn: Connection, sessio
         result(late)
     assert status(conn, claimed["id"]) == "pending"
     assert actions(conn, claimed["id"]) == ["job_enqueued"]
+
+
+@pytest.mark.parametrize("end", [finish, finish_many, fail_for_good])
+def test_an_end_that_waited_and_its_audit_row_tell_the_same_time(conn: Connection, session: Session, end: End) -> None:
+    """Somebody held the row and let go of it: v_job_history looks for the audit row near the end."""
+    claimed = running(conn)
+    holder, worker = session(), session()
+    with holder.transaction(force_rollback=True):
+        holder.execute("select from mdm.aa_job where id = %s for update", (claimed["id"],))
+        late = background(end, worker, claimed)
+        wait_until_blocked(conn, worker, late)
+        released = value(conn, "select clock_timestamp()")
+    result(late)
+    entry = audit(conn, claimed["id"])[-1]
+    ended = job(conn, claimed["id"])["completed_at"]
+    assert entry["occurred_at"] == ended or min(entry["occurred_at"], ended) >= released
 
 
 @pytest.mark.parametrize("end", PLURAL)

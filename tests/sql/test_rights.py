@@ -47,6 +47,7 @@ WATCHING = {
     "check_job_invariants",
     "count_jobs",
     "explain_job",
+    "find_entries",
     "find_holders",
     "find_jobs",
     "oldest_due",

@@ -128,6 +128,17 @@ def test_storage_leaves_room_and_is_vacuumed_early(conn: Connection) -> None:
     assert value(conn, "select relpersistence from pg_class where oid = 'mdm.aa_job_runner'::regclass") == "u"
 
 
+def test_the_audit_is_summarized_early_however_large_it_is(conn: Connection) -> None:
+    query = "select option_value from pg_options_to_table(%s) where option_name = %s"
+    table, index = (
+        value(conn, "select reloptions from pg_class where oid = %s::regclass", name)
+        for name in ("mdm.aa_audit_log", "mdm.ix_aa_audit_log_occurred_at")
+    )
+    assert float(value(conn, query, table, "autovacuum_vacuum_insert_scale_factor")) == 0
+    assert int(value(conn, query, table, "autovacuum_vacuum_insert_threshold")) <= 100_000
+    assert value(conn, query, index, "autosummarize") == "on"
+
+
 def test_heartbeats_are_hot(conn: Connection) -> None:
     """No index contains heartbeat_at, and the page has room: an update of it writes no index entry."""
     claimed = make_job(conn, "running")

@@ -196,6 +196,7 @@ def test_views_and_counts_show_the_bound_tenant_only(world: World) -> None:
     assert (counts["dlq"], counts["running"]) == (1, 1)
     history = rows(monitor, "select distinct job_id from mdm.v_job_history order by 1")
     assert [row["job_id"] for row in history] == [dead[0], running[0]]
+    assert [len(call(monitor, "find_entries", job_id=job_id)) for job_id in dead] == [2, 0, 0]
     world.conn.execute("update mdm.aa_job set job_kind = 'nope'")
     [violation] = rows(monitor, "select * from mdm.check_job_invariants() where violations > 0")
     assert violation["sample"] == f"{dead[0]}, {running[0]}"
