@@ -16,6 +16,8 @@ as $$
 declare
   -- the clock is read for the row and for its audit one after the other, and may be set
   c_apart constant interval := interval '1 minute';
+  -- cast once, not for each row
+  v_object text := p_job_id::text;
   v_from timestamptz;
   v_to timestamptz;
 begin
@@ -29,7 +31,7 @@ begin
     select a.occurred_at, a.action, a.actor_principal_id, a.session_role, a.payload
     from mdm.aa_audit_log a
     where a.object_type = 'job'
-      and a.object_id = p_job_id::text
+      and a.object_id = v_object
       and a.occurred_at between v_from and v_to;
 end
 $$;
