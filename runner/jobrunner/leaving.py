@@ -16,7 +16,7 @@ from jobrunner.logs import event
 from jobrunner.shared import Shared
 from jobrunner.tray import Hold, Severed, Tray, leases
 
-GIVE_BACK_SECONDS: Final = 1.5  # the process must end in time, whatever the database does
+GIVE_BACK_SECONDS: Final = 2.5  # the process must end in time, whatever the database does
 NAMED_JOBS: Final = 20  # of those that are left; the others are counted
 
 
