@@ -232,9 +232,10 @@ class Pool:
         self._replace(slot)
 
     def _replace(self, old: Slot) -> None:
+        """Open a slot in the place of another; nobody sees it before it lives, since what is dead is replaced."""
         self._shared.gate.leave(old.worker_id)
         new = Slot(self._shared, old.number)
         with self._lock:
+            new.start()
             self._slots = [new if slot is old else slot for slot in self._slots]
         event(logging.WARNING, "slot_replaced", slot=old.name, worker_id=new.worker_id)
-        new.start()

@@ -12,6 +12,7 @@ from jobrunner.errors import Cancelled, StuckError, UnfinishedError
 from jobrunner.job import Context, Job
 from jobrunner.shared import Kinds
 from jobrunner.sizing import MAX_JOBS, Sizing
+from jobrunner.slot import Slot
 from jobs import Connection, actions, call, claim_one, enqueue, job, make_kind, make_tenant, status, statuses, value
 from runnerkit import eventually, serving
 
@@ -146,6 +147,35 @@ def test_b77_keeper_fails_a_handler_that_hangs_and_opens_another_slot(conn: Conn
         eventually(lambda: status(conn, after) == "done")
         assert [job(conn, job_id) for job_id in hung] == before, "a handler whose time was up ended its job later"
         eventually(lambda: (served.pool.tally.failed, served.pool.tally.done) == (2, 2))
+
+
+def test_keeper_slot_that_is_being_opened_is_not_taken_for_a_dead_one(
+    conn: Connection, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another would be opened in its place, and nobody would look after the jobs of the first."""
+    make_kind(conn, KIND, handler_timeout="0.3 seconds")
+    gate, start, slots, busy = Gate(), Slot.start, list[Slot](), list[bool]()
+
+    def slow_start(slot: Slot) -> None:
+        slots.append(slot)
+        if threading.current_thread().name == "keeper":
+            other = threading.Thread(target=served.pool._look_after)  # as the main loop does
+            other.start()
+            other.join(1.0)
+            busy.append(other.is_alive())
+        start(slot)
+
+    monkeypatch.setattr(Slot, "start", slow_start)
+    with serving(dsn, {KIND: gate}) as served:
+        enqueue(conn, KIND)
+        gate.entered()
+        eventually(lambda: len(slots) >= 2)
+        eventually(lambda: [slot.name for slot in slots if slot.is_alive()] == ["slot-1", "slot-1"])
+        assert len(slots) == 2
+        assert set(served.pool._all_slots()) == set(slots), "each is looked after"
+        gate.out.set()
+        eventually(lambda: [slot for slot in slots if slot.is_alive()] == slots[1:])
+    assert busy == [True], "it had to wait"
 
 
 def test_keeper_more_stuck_handlers_than_slots_end_the_process(conn: Connection, dsn: str) -> None:
