@@ -12,13 +12,10 @@ import psycopg
 from figures import percentile
 from kit import Bench
 from machine import process_seconds
-from queues import BARE, OURS, Queue, beside, database, peers, worker
+from queues import BARE, OURS, Queue, beside, database, peers, trust_seconds, worker
 from tables import Connection, wait_until
 
-from jobrunner.outage import TRUSTED_SECONDS
-
 SETTLE_SECONDS: Final = 4.0  # until it is idle: what is measured is the idle worker
-WHAT_LIMIT: Final = "a bare loop that listens and takes, nothing else"
 LATE_SECONDS: Final = 0.1
 IDLE_SECONDS: Final = 20.0
 # one line of the server's log a statement, whichever protocol it came by
@@ -44,10 +41,10 @@ def pickup(bench: Bench) -> None:
         bench.times("pickup", f"{count} single enqueues, commit to start, {BARE.name}", bare, 50, 99)
     with bench.database() as dsn:
         with worker(bench, OURS, dsn), psycopg.connect(dsn) as conn:
-            sleep(SETTLE_SECONDS if bench.quick else TRUSTED_SECONDS + SETTLE_SECONDS)
+            sleep(SETTLE_SECONDS + trust_seconds(bench, OURS))
             ours = _waits(bench, OURS, conn, count)
             what = f"{count} single enqueues, commit to start"
-            bench.times("pickup", what, ours, 50, 99, of=bare, limit=WHAT_LIMIT)
+            bench.times("pickup", what, ours, 50, 99, of=bare, limit=BARE.name)
             for percent in (50, 99):
                 of = {name: percentile(waits, percent) * 1000 for name, waits in theirs.items()}
                 what, value = f"commit to start, p{percent}", percentile(ours, percent) * 1000

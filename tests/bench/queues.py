@@ -14,6 +14,8 @@ from typing import Final
 from kit import HERE, Bench
 from tables import fill
 
+from jobrunner.outage import TRUSTED_SECONDS
+
 NOW: Final = "jsonb_build_object('t', extract(epoch from clock_timestamp()))"
 DRIVERS: Final = HERE / "peers"
 
@@ -139,7 +141,7 @@ def load(queue: Queue, dsn: str, jobs: int) -> None:
 def worker(bench: Bench, queue: Queue, dsn: str) -> Iterator[subprocess.Popen[bytes]]:
     """One process that works on the jobs, until the end."""
     if queue is BARE:
-        with bench.process([sys.executable, str(HERE / "bareloop.py"), dsn], {}) as process:
+        with bench.process([sys.executable, str(DRIVERS / "bareloop.py"), dsn], {}) as process:
             yield process
     elif queue.driver:
         command = [interpreter(queue), str(DRIVERS / queue.driver), "worker"]
@@ -148,6 +150,11 @@ def worker(bench: Bench, queue: Queue, dsn: str) -> Iterator[subprocess.Popen[by
     else:
         with bench.runner(dsn) as process:
             yield process
+
+
+def trust_seconds(bench: Bench, queue: Queue) -> float:
+    """How long a worker runs until its claims are made as in production: ours wait for the disk at first."""
+    return TRUSTED_SECONDS if queue is OURS and not bench.quick else 0.0
 
 
 def beside(

@@ -13,9 +13,7 @@ import psycopg
 from figures import percentile
 from kit import Bench
 from machine import CORES, busy_seconds
-from queues import BARE, OURS, Queue, beside, database, peers, worker
-
-from jobrunner.outage import TRUSTED_SECONDS
+from queues import BARE, OURS, Queue, beside, database, peers, trust_seconds, worker
 
 SETTLE_SECONDS: Final = 3.0
 FIRST_SECONDS: Final = 2.0  # of a stream, not counted
@@ -110,8 +108,7 @@ def _stream(bench: Bench, queue: Queue, rate: int, seconds: float, *, held: bool
         dsn = stack.enter_context(database(bench, queue))
         stack.enter_context(worker(bench, queue, dsn))
         pool = stack.enter_context(ThreadPoolExecutor())
-        settle_seconds = SETTLE_SECONDS if queue is not OURS else TRUSTED_SECONDS + SETTLE_SECONDS
-        sleep(SETTLE_SECONDS / 3 if bench.quick else settle_seconds)
+        sleep((SETTLE_SECONDS / 3 if bench.quick else SETTLE_SECONDS) + trust_seconds(bench, queue))
         scripts = [(f"{queue.enqueue()};\n", 4, float(rate))]
         if held:
             _hold(stack.enter_context(psycopg.connect(dsn)))

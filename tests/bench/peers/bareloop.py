@@ -6,16 +6,13 @@ metrics. Its program is not the product's and nothing may be learnt from it but 
 
 from __future__ import annotations
 
-import os
-import struct
 import sys
-from pathlib import Path
 from time import time
 from typing import Final
 
 import psycopg
+from records import Records
 
-RECORD: Final = struct.Struct("<dd")  # as kit.py has it
 HUNGRY_SECONDS: Final = 5.0
 # ends what was taken before, and takes what is there
 TURN: Final = """
@@ -41,9 +38,9 @@ TURN: Final = """
 """
 
 
-def main(dsn: str, log: Path) -> None:
+def main(dsn: str) -> None:
     """Work until it is ended."""
-    file = os.open(log / f"{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    records = Records()
     options = "-c enable_seqscan=off -c enable_sort=off -c plan_cache_mode=force_generic_plan"
     with psycopg.connect(dsn, autocommit=True, options=options) as conn:
         conn.execute("listen mdm_jobs")
@@ -55,7 +52,7 @@ def main(dsn: str, log: Path) -> None:
                 hungry_until = time() + HUNGRY_SECONDS
             rows = conn.execute(TURN, {"done": taken}, prepare=True).fetchall()
             for _, t in rows:
-                os.write(file, RECORD.pack(t, time()))
+                records.add(t)
             taken = [job_id for job_id, _ in rows]
             if not rows:
                 # the connection is the generator's as long as it is not exhausted
@@ -63,4 +60,4 @@ def main(dsn: str, log: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(os.environ["BENCH_LOG"]))
+    main(sys.argv[1])
