@@ -22,6 +22,7 @@ from tables import settle
 
 from jobrunner import devserver, schema
 from jobrunner.devserver import Server
+from leftovers import prefix
 
 RECORD: Final = struct.Struct("<dd")  # what benchhandlers and the drivers of the peers write
 HERE: Final = Path(__file__).resolve().parent
@@ -186,8 +187,8 @@ class Bench:
 @contextmanager
 def durable_server(options: Options) -> Iterator[Bench]:
     """A server with durable commits on disk, and the directory for the handlers' records."""
-    base = Path(tempfile.mkdtemp(prefix="mdm-bench-"))
-    log = Path(tempfile.mkdtemp(prefix="mdm-bench-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    base = Path(tempfile.mkdtemp(prefix=f"{prefix()}bench"))
+    log = Path(tempfile.mkdtemp(prefix=f"{prefix()}bench", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
     os.chmod(base, 0o755)
     server = devserver.start(
         base,

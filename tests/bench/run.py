@@ -6,11 +6,14 @@ import argparse
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from kit import Options, durable_server
 from queues import PEERS, installed, interpreter
 from scenarios import SCENARIOS
+
+from leftovers import begin_run
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,6 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("--minutes must be more than 0")
     if options.peers:
         _name_the_missing()
+    begin_run()
     asked = Options(options.quick, options.json, options.peers, options.large, options.minutes)
     with durable_server(asked) as bench:
         if not (bench.server.bin / "pgbench").exists():
