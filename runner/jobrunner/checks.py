@@ -84,9 +84,12 @@ def schema_files(dsn: str) -> Finding:
     try:
         report = schema.check(dsn)
     except JobrunnerError as error:
-        return Finding("migrations", OK, f"not looked at: {error}")
+        found, _, remedy = str(error).rpartition(": ")
+        return Finding("migrations", OK, f"not looked at: {found}", remedy)
     if report.current:
         return Finding("migrations", OK, f"none pending, {report.files} files as in this package")
+    if report.migrations and len(report.changed) == report.files:
+        return Finding("migrations", OK, "not known: installed by psql; `jobrunner migrate` would keep a record")
     found = f"{len(report.migrations)} pending, {len(report.changed)} files differ from this package"
     return Finding("migrations", WARN, found, "run `jobrunner migrate`")
 

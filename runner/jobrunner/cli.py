@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Container
 from enum import Enum
 from time import monotonic
 from typing import Annotated, Any, Final, NoReturn, cast
@@ -17,13 +18,13 @@ import typer
 from jobrunner import __version__, commands, dlq, doctor, logs, operate, progress
 from jobrunner.buckets import Cap
 from jobrunner.db.connect import Target, detect
-from jobrunner.errors import JobrunnerError, UsageError
+from jobrunner.errors import InterruptedCommand, JobrunnerError, UsageError
 from jobrunner.exporter import Export, exporting
 from jobrunner.handlers.needs import able
 from jobrunner.handlers.registry import choose, load_handlers
 from jobrunner.logs import event
 from jobrunner.pool import Pool
-from jobrunner.settings import connect_error, resolve_dsn
+from jobrunner.settings import checked_dsn, connect_error, resolve_dsn
 from jobrunner.shared import Mode, Plan
 from jobrunner.signals import Signals, reset_in_children
 from jobrunner.wake import Wake
@@ -31,7 +32,7 @@ from jobrunner.wake import Wake
 EPILOG: Final = (
     "Exit codes: 0 all went well; 1 an error; 2 the command line or the environment is wrong; 3 the schema is "
     "missing, older, newer or not migrated; 4 the database cannot be reached; 5 ended before its jobs had, they were "
-    "given back; 70 more handlers are stuck than there are slots."
+    "given back; 70 more handlers are stuck than there are slots; 130 interrupted by Ctrl-C."
 )
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -123,9 +124,10 @@ def run(
     mode = _mode(drain=drain, drain_all=drain_all, once=once)
     logs.setup(log_format.value, _level(log_level, mode))
     target = _target(Target(resolve_dsn(dsn, os.environ), pooler))
-    listen = Target(resolve_dsn(listen_dsn, {})) if listen_dsn else None if target.pooler else target
-    names, tenant_ids = _names(kinds, "--kinds"), _tenants(tenants)
-    chosen = choose(load_handlers(handlers or []), names)
+    listen = Target(checked_dsn(listen_dsn, "--listen-dsn")) if listen_dsn else None if target.pooler else target
+    names, tenant_ids = commands.names(kinds, "--kinds"), _tenants(tenants)
+    known = load_handlers(commands.names(handlers, "--handlers"))
+    chosen = choose(known, names)
     plan = Plan(
         target=target,
         handlers=able(chosen, os.environ, named=bool(names)),
@@ -133,7 +135,7 @@ def run(
         concurrency=1 if mode is Mode.ONCE else concurrency,
         mode=mode,
         grace_seconds=grace,
-        caps=_caps(cap),
+        caps=_caps(cap, known),
         listen=listen,
     )
     run_pool(plan, Export(metrics_host, metrics_port, tenant_label) if metrics_port is not None else None)
@@ -171,19 +173,20 @@ def main() -> NoReturn:
 def execute(arguments: list[str]) -> int:
     """Run a command line; give the exit code."""
     try:
-        return int(app(arguments, prog_name="jobrunner", standalone_mode=False) or 0)
+        code = int(app(arguments, prog_name="jobrunner", standalone_mode=False) or 0)
     except JobrunnerError as error:
         return _complain(str(error), error.exit_code)
     except _ParseError as error:
         where = getattr(error.ctx, "command_path", "jobrunner")
         return _complain(f"{error.format_message()} (see {where} --help)", UsageError.exit_code)
     except typer.Abort:
-        return _complain("interrupted", 130)
+        code = InterruptedCommand.exit_code
     except psycopg.OperationalError as error:
         found = connect_error(error)
         return _complain(str(found), found.exit_code)
     except psycopg.Error as error:
         return _complain(commands.explain(error), JobrunnerError.exit_code)
+    return _complain("interrupted", code) if code == InterruptedCommand.exit_code else code
 
 
 def _complain(message: str, code: int) -> int:
@@ -220,18 +223,10 @@ def _level(level: LogLevel | None, mode: Mode) -> int:
     return logging.INFO if mode is Mode.SERVE else logging.WARNING
 
 
-def _names(values: list[str] | None, option: str) -> list[str]:
-    """Split a,b; an option that was given must name something."""
-    names = [name.strip() for value in values or [] for name in value.split(",") if name.strip()]
-    if values and not names:
-        raise UsageError(f"{option} names nothing: leave it out, or name one")
-    return names
-
-
-def _caps(values: list[str] | None) -> dict[str, Cap]:
-    """The limits of the providers (S7.3)."""
+def _caps(values: list[str] | None, known: Container[str]) -> dict[str, Cap]:
+    """The limits of the providers (S7.3); one that no handler will ever meet is perhaps misspelt."""
     caps: dict[str, Cap] = {}
-    for name in _names(values, "--cap"):
+    for name in commands.names(values, "--cap"):
         kind, _, limit = name.partition("=")
         rps, _, burst = limit.partition("/")
         try:
@@ -240,11 +235,13 @@ def _caps(values: list[str] | None) -> dict[str, Cap]:
             raise UsageError(f"--cap {name!r} is no limit: write kind=10, or kind=10/20 for a burst of 20") from None
         if not kind or not 0 < cap.rps <= 1_000_000 or not 1 <= cap.burst <= 1_000_000:
             raise UsageError(f"--cap {name!r} is out of range: more than 0 and up to 1000000 jobs/s, bursts from 1")
+        if kind not in known:
+            event(logging.WARNING, "cap_of_no_handler", job_kind=kind, remedy="correct the kind in --cap")
         caps[kind] = cap
     return caps
 
 
 def _tenants(values: list[str] | None) -> tuple[UUID, ...] | None:
     """The tenants to work for; None = all (D13)."""
-    names = _names(values, "--tenants")
+    names = commands.names(values, "--tenants")
     return tuple(commands.tenant_id(name) for name in names) or None

@@ -23,7 +23,7 @@ from jobrunner.db.operator import Health, job_health
 from jobrunner.db.process import job_kind_settings
 from jobrunner.db.producer import enqueue_job, job_counts
 from jobrunner.db.session import Session
-from jobrunner.errors import SchemaError, UsageError
+from jobrunner.errors import JobrunnerError, SchemaError, UsageError
 from jobrunner.handlers.registry import load_handlers
 from jobrunner.output import show, show_json
 from jobrunner.settings import resolve_dsn
@@ -34,7 +34,7 @@ REMEDIES: Final = {
     "22P05": "take \\u0000 out of the payload: jsonb cannot hold it",
     "22P02": "correct the value; in JSON, \\ud800 to \\udfff stand in pairs only",
     "22003": "use a smaller number",
-    "42501": "have an administrator grant a role such as mdm_worker, mdm_producer, mdm_admin or mdm_monitor",
+    "42501": "have an administrator grant a role such as mdm_worker",
     "25006": "connect to the primary: this server is read-only",
 }
 
@@ -47,7 +47,7 @@ class OnConflict(Enum):
 
 
 Modules = Annotated[
-    list[str] | None, typer.Option(help="Module with a dict HANDLERS of job kind to function; may be repeated.")
+    list[str] | None, typer.Option(help="Module with a dict HANDLERS of job kind to function: repeated or a,b.")
 ]
 Dsn = Annotated[str | None, typer.Option(help="Database. Default: JOBRUNNER_DSN, else the PG* variables.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
@@ -101,7 +101,7 @@ def enqueue(
         available_at=instant(at) if at is not None else None,
         max_attempts=max_attempts,
     )
-    with open_session(dsn) as session:
+    with open_session(dsn, "mdm_producer") as session:
         job_id = session.run(call)
     if as_json:
         show_json({"job_id": job_id})
@@ -112,7 +112,7 @@ def enqueue(
 def status(dsn: Dsn = None, as_json: AsJson = False) -> None:
     """Show how many jobs of each kind stand where, and what is wrong."""
     head = ["kind", "due", "later", "running", "done", "failed", "dlq", "state"]
-    with open_session(dsn) as session:
+    with open_session(dsn, "mdm_monitor") as session:
         counts = session.run(job_counts())
         health = _health(session)
     if as_json:
@@ -145,18 +145,26 @@ def kinds(
     as_json: AsJson = False,
 ) -> None:
     """Show the kinds that are registered or have a handler, and their settings."""
-    known = load_handlers(handlers or [])
-    with open_session(dsn) as session:
+    known = load_handlers(names(handlers, "--handlers"))
+    with open_session(dsn, "mdm_worker") as session:
         states = {count.job_kind: count.state for count in session.run(job_counts())}
-        names = sorted(states.keys() | known.keys())
-        settings = {each.job_kind: each for each in session.run(job_kind_settings(kinds=names))}
+        every = sorted(states.keys() | known.keys())
+        settings = {each.job_kind: each for each in session.run(job_kind_settings(kinds=every))}
     rows = []
-    for name in names:
+    for name in every:
         each = settings.get(name)
         ttl = f"{each.stale_ttl_seconds:g} s" if each else "-"
         timeout = f"{each.handler_timeout_seconds:g} s" if each and each.handler_timeout_seconds else "-"
         rows.append((name, _place(known.get(name)), states.get(name, "not registered"), ttl, timeout))
     show(["kind", "handler", "state", "stale TTL", "timeout"], rows, as_json=as_json)
+
+
+def names(values: list[str] | None, option: str) -> list[str]:
+    """Split a,b; raises UsageError for an option that was given and names nothing."""
+    found = [name.strip() for value in values or [] for name in value.split(",") if name.strip()]
+    if values and not found:
+        raise UsageError(f"{option} names nothing: leave it out, or name one")
+    return found
 
 
 def payload_text(option: str) -> str:
@@ -192,22 +200,24 @@ def instant(text: str) -> datetime:
     return value
 
 
-def explain(error: psycopg.Error) -> str:
-    """What the database said, and the remedy."""
+def explain(error: psycopg.Error, advice: str | None = None) -> str:
+    """What the database said, and the remedy: its own hint, else the advice, else what is known of the SQLSTATE."""
     message = error.diag.message_primary or str(error) or type(error).__name__
-    remedy = error.diag.message_hint or REMEDIES.get(error.sqlstate or "")
+    remedy = error.diag.message_hint or advice or REMEDIES.get(error.sqlstate or "")
     code = f" [{error.sqlstate}]" if error.sqlstate else ""
     return f"{message}{code}: {remedy}" if remedy else f"{message}{code}"
 
 
 @contextmanager
-def open_session(dsn: str | None) -> Iterator[Session]:
-    """Open a session for one command, on a schema that fits."""
+def open_session(dsn: str | None, role: str) -> Iterator[Session]:
+    """Open a session for one command, on a schema that fits; a login that may not do it is told which role may."""
     logs.setup("text", logging.WARNING)
     session = Session(Target(resolve_dsn(dsn, os.environ)), "command")
     try:
         schema.require_schema(session.connection())
         yield session
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise JobrunnerError(explain(error, f"have an administrator grant {role} to this login")) from error
     finally:
         session.close()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import typer
@@ -13,7 +13,19 @@ from jobrunner.db import operator
 from jobrunner.db.call import Call
 from jobrunner.db.session import Session
 from jobrunner.errors import JobrunnerError, UsageError
-from jobrunner.operate import ID_MAX, Actor, JobId, Reason, Yes, confirmed, jobs_text, one_by_one, principal
+from jobrunner.operate import (
+    ADMIN,
+    ID_MAX,
+    MONITOR,
+    Actor,
+    JobId,
+    Reason,
+    Yes,
+    confirmed,
+    jobs_text,
+    one_by_one,
+    principal,
+)
 from jobrunner.output import show, show_json, show_one
 
 PLATFORM: Final = "platform"
@@ -64,8 +76,9 @@ def list_jobs(
         error=error,
         limit=limit,
     )
-    with open_session(dsn) as session:
+    with open_session(dsn, MONITOR) as session:
         found = session.run(call)
+    _say_none(found)
     if as_json:
         show_json([job._asdict() for job in found])
         return
@@ -78,7 +91,7 @@ def list_jobs(
 
 def show_job(job: JobId, dsn: Dsn = None, as_json: AsJson = False) -> None:
     """Show all of one dead job, and its history."""
-    with open_session(dsn) as session:
+    with open_session(dsn, MONITOR) as session:
         found = session.run(operator.dead_jobs(job_id=job, limit=1))
         if not found:
             raise JobrunnerError(f"job {job} is not in the dlq: see `jobrunner explain {job}`")
@@ -161,7 +174,7 @@ def _act(
 ) -> None:
     """Do to the jobs named, or to those that the filter chooses, what both verbs have in common."""
     _check_choice(jobs, chosen)
-    with open_session(dsn) as session:
+    with open_session(dsn, ADMIN) as session:
         if jobs:
             one_by_one(session, jobs, verb, lambda job_id: one(job_id=job_id, **common), yes=yes, as_json=as_json)
         else:
@@ -184,8 +197,15 @@ def _in_bulk(
 
 def _show_outcomes(outcomes: list[tuple[int, str]], limit: int, *, as_json: bool) -> None:
     show(["job_id", "outcome"], outcomes, as_json=as_json)
+    _say_none(outcomes)
     if len(outcomes) >= limit:
         typer.echo(f"the limit of {limit} jobs was reached: there may be more", err=True)
+
+
+def _say_none(found: Sequence[object]) -> None:
+    """Say that nothing was found, perhaps of a kind that is misspelt, where a table of no lines says little."""
+    if not found:
+        typer.echo("no dead job matches", err=True)
 
 
 def _filter(
@@ -207,6 +227,8 @@ def _filter(
         filter["completed_after"] = commands.instant(after).isoformat()
     if before is not None:
         filter["completed_before"] = commands.instant(before).isoformat()
+    if error == "":
+        raise UsageError("--error is empty, and every error contains that: name a part of it, or leave it out")
     if error is not None:
         filter["last_error"] = error
     return filter | ({"all": True} if every else {})

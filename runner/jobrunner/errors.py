@@ -44,6 +44,12 @@ class UnfinishedError(JobrunnerError):
     exit_code = 5
 
 
+class InterruptedCommand(JobrunnerError):
+    """Ctrl-C ended a subcommand: what it had asked of the database was cancelled."""
+
+    exit_code = 130
+
+
 class StuckError(JobrunnerError):
     """More handlers are stuck than the pool has slots: the process ends and its jobs are recovered."""
 

@@ -80,7 +80,9 @@ def served(host: str, port: int, registry: CollectorRegistry, health: Health) ->
         server = _Server((host, port), _request_class(registry, health))
     except (OSError, OverflowError) as error:
         where = f"{host}:{port}"
-        raise UsageError(f"metrics cannot be served on {where}: {error}: choose another --metrics-port") from None
+        raise UsageError(
+            f"metrics cannot be served on {where}: {error}: choose another --metrics-port or --metrics-host"
+        ) from None
     thread = threading.Thread(target=server.serve_forever, args=(0.2,), name="exporter", daemon=True)
     thread.start()
     event(logging.INFO, "metrics_served", host=host, port=server.server_port)

@@ -20,6 +20,7 @@ from jobrunner.errors import JobrunnerError, UsageError
 from jobrunner.output import cell, show, show_json
 
 ID_MAX: Final = 2**63 - 1
+ADMIN, MONITOR = "mdm_admin", "mdm_monitor"
 OURS: Final = "MJ"  # class of the SQLSTATEs that say what is in the way of one job
 
 JobId = Annotated[int, typer.Argument(metavar="ID", min=1, max=ID_MAX, help="Id of the job.")]
@@ -58,7 +59,7 @@ def pause(
     if when is not None and when <= datetime.now(UTC):
         raise UsageError(f"{until} has passed: name a time to come, or open the kind with `jobrunner resume {kind}`")
     call = pause_kind(job_kind=kind, until=when, reason=reason, actor=principal(actor))
-    with open_session(dsn) as session:
+    with open_session(dsn, ADMIN) as session:
         session.run(call)
     if as_json:
         show_json({"kind": kind, "state": "paused", "until": when})
@@ -68,7 +69,7 @@ def pause(
 
 def resume(kind: str, actor: Actor = None, dsn: Dsn = None, as_json: AsJson = False) -> None:
     """Claim jobs of a kind again."""
-    with open_session(dsn) as session:
+    with open_session(dsn, ADMIN) as session:
         session.run(resume_kind(job_kind=kind, actor=principal(actor)))
     if as_json:
         show_json({"kind": kind, "state": "open"})
@@ -78,7 +79,7 @@ def resume(kind: str, actor: Actor = None, dsn: Dsn = None, as_json: AsJson = Fa
 
 def explain(job: JobId, dsn: Dsn = None, as_json: AsJson = False) -> None:
     """Say why a job is not running: every reason that holds."""
-    with open_session(dsn) as session:
+    with open_session(dsn, MONITOR) as session:
         reasons = session.run(explain_job(job_id=job))
     show(["reason", "detail", "until"], reasons, as_json=as_json)
 
@@ -97,7 +98,7 @@ def stop(
     def act(job_id: int) -> Call[str]:
         return stop_job(job_id=job_id, reason=reason, actor=who)
 
-    with open_session(dsn) as session:
+    with open_session(dsn, ADMIN) as session:
         one_by_one(session, jobs, "stop", act, yes=yes, as_json=as_json)
 
 

@@ -45,11 +45,19 @@ def cell(value: Any, cut: int | None = CUT) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, datetime):
-        return value.astimezone().isoformat(" ", "seconds")
+        return _here(value).isoformat(" ", "seconds")
     if isinstance(value, dict | list):
         value = json.dumps(value, ensure_ascii=False)
     text = " ".join("".join(char if char.isprintable() else " " for char in str(value)).split())
     return text if cut is None or len(text) <= cut else f"{text[: cut - 1]}…"
+
+
+def _here(value: datetime) -> datetime:
+    """The time in this machine's zone; as it is where that zone is in the year 10000 already."""
+    try:
+        return value.astimezone()
+    except OverflowError:
+        return value
 
 
 def _plain(value: Any) -> str:

@@ -186,6 +186,8 @@ def _explain(error: psycopg.Error) -> str:
     hint = error.diag.message_hint
     if isinstance(error, psycopg.errors.LockNotAvailable):
         hint = "a session keeps the table for more than 10 s: try again, nothing is half done"
+    elif isinstance(error, psycopg.errors.InsufficientPrivilege):
+        hint = hint or "log in as a superuser, or as the owner of the database with CREATEROLE"
     return f"{_first_line(error)}: {hint}" if hint else _first_line(error)
 
 

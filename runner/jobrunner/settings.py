@@ -27,6 +27,7 @@ REMEDIES: Final = (
     ("no pg_hba.conf entry", "ask the server's administrator to let this user in"),
     ("too many clients", "raise max_connections or lower --concurrency"),
     ("could not translate host name", "correct the host in the DSN"),
+    ("definition of service", "add it to ~/.pg_service.conf, or correct PGSERVICE or service= in the DSN"),
     ("failed to resolve host", "correct the host in the DSN"),
 )
 NOT_REACHED: Final = "is the server running, and are host and port right?"
@@ -39,16 +40,16 @@ def resolve_dsn(option: str | None, environ: Mapping[str, str]) -> str:
     never repeated, it may hold a password.
     """
     if option is not None:
-        return _checked(option, "--dsn")
+        return checked_dsn(option, "--dsn")
     if environ.get("JOBRUNNER_DSN"):
-        return _checked(environ["JOBRUNNER_DSN"], "JOBRUNNER_DSN")
+        return checked_dsn(environ["JOBRUNNER_DSN"], "JOBRUNNER_DSN")
     found = {key: environ[name] for name, key in PG_VARIABLES.items() if environ.get(name)}
     if not found:
         raise UsageError("no database given: use --dsn, or set JOBRUNNER_DSN or PGHOST/PGDATABASE")
     return make_conninfo(**found)
 
 
-def _checked(dsn: str, source: str) -> str:
+def checked_dsn(dsn: str, source: str) -> str:
     """Return the DSN when libpq can parse it; raise UsageError otherwise."""
     remedy = "use postgresql://user@host/database or 'host=... dbname=...'"
     if not dsn.strip():

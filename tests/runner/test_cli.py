@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from jobrunner import __version__, logs
+import incli
+from jobrunner import __version__, commands, logs
 from jobrunner.cli import execute
 from jobs import Connection, claim_one, enqueue, finish, job, make_kind, make_tenant, statuses, value
 from runnerkit import options, run
@@ -164,7 +165,14 @@ def test_cli_help_documents_the_exit_codes(dsn: str) -> None:
     code, out, _ = run(dsn, "--help")
     text = " ".join(out.split())
     assert code == 0
-    for expected in ("2 the command line", "3 the schema", "4 the database", "5 ended before", "70 more handlers"):
+    for expected in (
+        "2 the command line",
+        "3 the schema",
+        "4 the database",
+        "5 ended before",
+        "70 more handlers",
+        "130 interr",
+    ):
         assert expected in text
 
 
@@ -183,6 +191,10 @@ def test_cli_help_documents_the_exit_codes(dsn: str) -> None:
         (("--grace", "-1"), "--grace"),
         (("--log-format", "xml"), "--log-format"),
         (("--handlers", "no_such_module"), "is it installed, or on PYTHONPATH?"),
+        (("--handlers", ""), "--handlers names nothing"),
+        (("--handlers", "runnerkit,no_such_module"), "needs a dict HANDLERS"),
+        (("--handlers", "testhandlers,no_such_module"), "--handlers no_such_module cannot be imported"),
+        (("--listen-dsn", "nonsense"), "--listen-dsn is not a connection string"),
         (("--handlers", "runnerkit"), "needs a dict HANDLERS"),
         (("--handlers", "./my_handlers.py"), "is a file: name its module, my_handlers; "),
         (("run",), "'run'. (see jobrunner --help)"),
@@ -210,6 +222,12 @@ def test_cli_warns_of_a_tenant_that_does_not_exist_and_works_on(conn: Connection
     assert (code, statuses(conn)) == (0, {"done": 1})
     [line] = err.splitlines()
     assert line.endswith(f'warning tenant_not_served tenant_id={unknown} problem="there is no such tenant"')
+
+
+def test_cli_warns_of_a_cap_of_a_kind_without_a_handler(conn: Connection, dsn: str) -> None:
+    code, _, log = run(dsn, "--drain", "--kinds", "reindex", "--cap", "reindx=5,email_send=5")
+    assert code == 0
+    assert log.strip().endswith('warning cap_of_no_handler job_kind=reindx remedy="correct the kind in --cap"')
 
 
 def test_b57_cli_works_through_a_pooler(conn: Connection, dsn: str) -> None:
@@ -404,3 +422,42 @@ def test_b64_cli_works_with_the_documented_roles(dsn: str, role: str, arguments:
 def test_cli_role_without_rights_is_told_which_to_ask_for(refused: Refused, dsn: str) -> None:
     line = refused(dsn.replace("postgres@", "test_mdm_monitor@"), 1, "--drain")
     assert "grant a role such as mdm_worker" in line
+
+
+@pytest.mark.parametrize(
+    ("role", "arguments", "wanted"),
+    [
+        ("mdm_producer", ("status",), "mdm_monitor"),
+        ("mdm_producer", ("kinds",), "mdm_worker"),
+        ("mdm_worker", ("enqueue", "reindex"), "mdm_producer"),
+        ("mdm_worker", ("dlq", "list"), "mdm_monitor"),
+        ("mdm_worker", ("explain", "1"), "mdm_monitor"),
+        ("mdm_monitor", ("pause", "reindex"), "mdm_admin"),
+        ("mdm_monitor", ("resume", "reindex"), "mdm_admin"),
+        ("mdm_monitor", ("stop", "1", "--yes"), "mdm_admin"),
+        ("mdm_monitor", ("dlq", "replay", "--all", "--yes"), "mdm_admin"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_cli_login_is_told_which_role_a_command_takes(
+    conn: Connection, dsn: str, role: str, arguments: tuple[str, ...], wanted: str
+) -> None:
+    code, out, err = incli.run(dsn.replace("postgres@", f"test_{role}@"), *arguments)
+    assert (code, out) == (1, "")
+    assert err.endswith(f" [42501]: have an administrator grant {wanted} to this login\n")
+    code, _, err = incli.run(dsn.replace("postgres@", f"test_{wanted}@"), *arguments)
+    assert "42501" not in err
+
+
+def test_cli_migrate_without_rights_says_who_may(refused: Refused, dsn: str) -> None:
+    line = refused(dsn.replace("postgres@", "test_mdm_worker@"), 3, "migrate", "--check")
+    assert line.endswith("log in as a superuser, or as the owner of the database with CREATEROLE")
+
+
+def test_cli_interrupted_command_says_so(conn: Connection, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ctrl_c(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands.schema, "require_schema", ctrl_c)
+    assert incli.run(dsn, "enqueue", "reindex") == (130, "", "jobrunner: interrupted\n")
+    assert value(conn, "select count(*) from mdm.aa_job") == 0

@@ -137,6 +137,22 @@ def test_dlq_all_must_be_said(conn: Connection, dsn: str, verb: str) -> None:
     assert status(conn, job_id) != "dlq"
 
 
+@pytest.mark.parametrize("verb", ["list", "replay", "discard"])
+def test_dlq_says_that_nothing_matches(conn: Connection, dsn: str, verb: str) -> None:
+    dead(conn)
+    code, out, log = run(dsn, "dlq", verb, "--kind", "reindx", "--json")
+    assert (code, json.loads(out), log) == (0, [], "no dead job matches\n")
+
+
+@pytest.mark.parametrize("verb", ["list", "replay", "discard"])
+def test_dlq_refuses_an_empty_error_which_would_be_every_job(conn: Connection, dsn: str, verb: str) -> None:
+    job_id = dead(conn)
+    code, out, log = run(dsn, "dlq", verb, "--error", "", *([] if verb == "list" else ["--yes"]))
+    assert (code, out) == (2, "")
+    assert "--error is empty" in log
+    assert status(conn, job_id) == "dlq"
+
+
 def test_dlq_limit_is_said_when_it_is_reached(conn: Connection, dsn: str) -> None:
     jobs = [dead(conn) for _ in range(3)]
     code, out, log = run(dsn, "dlq", "replay", "--all", "--limit", "2", "--yes", "--json")

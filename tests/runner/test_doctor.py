@@ -71,6 +71,13 @@ def test_doctor_sees_a_file_that_differs(fresh_dsn: str, connect: Callable[..., 
     assert (found["migrations"]["state"], found["migrations"]["remedy"]) == ("warn", "run `jobrunner migrate`")
 
 
+def test_doctor_of_a_schema_that_psql_installed(fresh_dsn: str, connect: Callable[..., Connection]) -> None:
+    connect(dsn=fresh_dsn).execute("truncate mdm._yoyo_migration, mdm.aa_schema_object")
+    _, found = examined(fresh_dsn)
+    assert (found["migrations"]["state"], found["migrations"]["remedy"]) == ("ok", None)
+    assert "installed by psql" in str(found["migrations"]["found"])
+
+
 def test_doctor_of_each_role_says_what_it_may_not_see(conn: Connection, dsn: str) -> None:
     _, found = examined(make_conninfo(dsn, user="test_mdm_worker"))
     assert (found["roles"]["state"], found["roles"]["found"]) == ("ok", "test_mdm_worker has mdm_worker")

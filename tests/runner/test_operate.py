@@ -71,6 +71,12 @@ def test_pause_until_a_time(conn: Connection, dsn: str) -> None:
     assert "no offset" in log
 
 
+def test_pause_until_the_year_10000_is_said_as_it_was_given(conn: Connection, dsn: str) -> None:
+    code, out, log = run(dsn, "pause", "reindex", "--until", "9999-12-31T23:00:00-12:00")
+    assert (code, out, log) == (0, "reindex is paused until 9999-12-31 23:00:00-12:00\n", "")
+    assert run(dsn, "explain", str(enqueue(conn)))[0] == 0
+
+
 def test_pause_until_a_time_that_has_passed_is_refused(conn: Connection, dsn: str) -> None:
     code, out, log = run(dsn, "pause", "reindex", "--until", "2020-01-01T00:00:00Z")
     assert (code, out) == (2, "")

@@ -53,6 +53,10 @@ def test_connect_error_of_an_unknown_host_names_the_host() -> None:
     assert "correct the host" in str(_refusal("host=nowhere.invalid dbname=x"))
 
 
+def test_connect_error_of_an_unknown_service_names_the_file() -> None:
+    assert "add it to ~/.pg_service.conf" in str(_refusal("service=nowhere"))
+
+
 def test_connect_error_of_a_wrong_password_or_role_names_the_remedy() -> None:
     with running_server() as server:
         dsn = server.dsn("mdm")
