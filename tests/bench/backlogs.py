@@ -49,23 +49,27 @@ SHAPES: Final = (
 
 
 def backlog(bench: Bench) -> None:
-    """Claims of one job and drains of 10,000, then the pages that an empty-handed claim touches."""
+    """Claims of one job, in turn with an empty table, and drains; then the pages that an empty-handed claim touches."""
     rows, due = (20_000, 1_000) if bench.quick else (1_000_000, DUE)
     with bench.database() as dsn, psycopg.connect(dsn, autocommit=True) as conn:
-        empty = _claim_seconds(conn, None)
-        bench.times("backlog", "claim of one job, empty table", empty, 50, 95)
         drained = _drain(bench, dsn, conn, due)
         bench.report("backlog", f"drain of {due:,} due jobs, empty table", drained, "jobs/s")
-    for shape in SHAPES:
-        with bench.database() as dsn, psycopg.connect(dsn, autocommit=True) as conn:
-            tenant = _fill(conn, shape, rows)
-            found = _claim_seconds(conn, tenant if shape.bound else None)
-            what = f"{rows:,} pending {shape.name}"
-            bench.times("backlog", f"claim beside {what}", found, 50, 95, of=empty, limit=EMPTY)
-            if shape.drained:
-                rate = _drain(bench, dsn, conn, due)
-                bench.report("backlog", f"drain of {due:,} behind {what}", rate, "jobs/s", drained, EMPTY)
+    with bench.database() as dsn, psycopg.connect(dsn, autocommit=True) as conn:
+        for shape in SHAPES:
+            _beside(bench, conn, shape, rows, due, drained)
     _empty_handed(bench, rows)
+
+
+def _beside(bench: Bench, empty: Connection, shape: Shape, rows: int, due: int, drained: float) -> None:
+    """Measure beside so many rows of a shape, and in turn on an empty table."""
+    with bench.database() as dsn, psycopg.connect(dsn, autocommit=True) as conn:
+        tenant = _fill(conn, shape, rows)
+        found, limit = _claims_in_turn(conn, empty, tenant if shape.bound else None)
+        what = f"{rows:,} pending {shape.name}"
+        bench.times("backlog", f"claim beside {what}", found, 50, 95, of=limit, limit=EMPTY)
+        if shape.drained:
+            rate = _drain(bench, dsn, conn, due)
+            bench.report("backlog", f"drain of {due:,} behind {what}", rate, "jobs/s", drained, EMPTY)
 
 
 def _fill(conn: Connection, shape: Shape, rows: int, priorities: int = PRIORITIES) -> str:
@@ -78,19 +82,23 @@ def _fill(conn: Connection, shape: Shape, rows: int, priorities: int = PRIORITIE
     return str(tenant)
 
 
-def _claim_seconds(conn: Connection, tenant: str | None) -> list[float]:
-    """Enqueue and claim one job a few hundred times; return the seconds of the claims."""
-    found = []
-    for _ in range(CLAIMS):
-        conn.execute("select mdm.enqueue_job('noop', p_tenant_id => %s::uuid)", (tenant,))
-        began = monotonic()
-        rows = conn.execute(
-            "select id from mdm.claim_job('bench', '{noop}', %s::uuid[])", ([tenant] if tenant else None,)
-        ).fetchall()
-        found.append(monotonic() - began)
-        if len(rows) != 1:
-            raise SystemExit("bench: the claim found nothing")
-    return found[WARM:]
+def _claims_in_turn(conn: Connection, empty: Connection, tenant: str | None) -> tuple[list[float], list[float]]:
+    """Enqueue and claim one job a few hundred times in both databases; return the seconds of the claims."""
+    empty.execute(f"{ADD_TENANTS} on conflict do nothing".encode())
+    turns = [(_claim_seconds(conn, tenant), _claim_seconds(empty, tenant)) for _ in range(CLAIMS)][WARM:]
+    return [first for first, _ in turns], [second for _, second in turns]
+
+
+def _claim_seconds(conn: Connection, tenant: str | None) -> float:
+    """Enqueue and claim one job; return the seconds of the claim."""
+    conn.execute("select mdm.enqueue_job('noop', p_tenant_id => %s::uuid)", (tenant,))
+    began = monotonic()
+    rows = conn.execute(
+        "select id from mdm.claim_job('bench', '{noop}', %s::uuid[])", ([tenant] if tenant else None,)
+    ).fetchall()
+    if len(rows) != 1:
+        raise SystemExit("bench: the claim found nothing")
+    return monotonic() - began
 
 
 def _drain(bench: Bench, dsn: str, conn: Connection, jobs: int) -> float:
