@@ -35,8 +35,8 @@ begin
       true) as tenant_allowed,
     coalesce(
       p_actor_principal_id,
-      (select p.id from mdm.aa_principal p where p.role_name = session_user),
-      (select p.id from mdm.aa_principal p where p.name = 'unknown')) as actor,
+      (select p.id from mdm.aa_principal p where p.role_name = session_user limit 1),
+      (select p.id from mdm.aa_principal p where p.name = 'unknown' limit 1)) as actor,
     exists (
       select
       from mdm.aa_job_runner r
@@ -82,7 +82,7 @@ begin
   else
     select e.o_job_id, e.o_outcome
     into v_job_id, v_outcome
-    from mdm._enqueue_keyed(p_job_kind, p_payload, p_tenant_id, p_idempotency_key, p_on_conflict = 'update', p_priority,
+    from mdm._enqueue_keyed(p_job_kind, p_payload, p_tenant_id, p_idempotency_key, coalesce(p_on_conflict = 'update', false), p_priority,
       p_available_at, p_max_attempts, p_context, v_kind.actor) e;
   end if;
 

@@ -29,6 +29,8 @@ begin
       ('dlq', k.retention_dlq),
       ('failed', k.retention_failed)) s (status, retention)
     where s.retention >= '0'
+    -- done before dead: these may have to wait, see below
+    order by s.status
   loop
     v_ids := v_ids || case v_kind.status
       when 'done' then array(
@@ -54,11 +56,18 @@ begin
     exit when cardinality(v_ids) >= coalesce(p_limit, 1000);
   end loop;
 
-  perform mdm._delete_jobs(v_ids, 'retention', null);
+  begin
+    perform mdm._delete_jobs(v_ids, 'retention', null);
+  exception
+    when lock_not_available then
+      -- somebody holds what a dead job has left under way: the dead ones wait for the next tick, the others for nobody
+      v_ids := array(select j.id from mdm.aa_job j where j.id = any (v_ids) and j.status = 'done');
+      perform mdm._delete_jobs(v_ids, 'retention', null);
+  end;
   perform mdm._note_upkeep('purge', cardinality(v_ids));
   return cardinality(v_ids);
 end
 $$;
 
 comment on function mdm.purge_jobs(int) is
-  'Deletes up to p_limit (1 .. 10,000) ended jobs that are older than the retention of their kind and returns how many (D22). The audit stays; dlq and failed rows write job_discard. MJ005 bad limit.';
+  'Deletes up to p_limit (1 .. 10,000) ended jobs that are older than the retention of their kind and returns how many (D22). The audit stays; dlq and failed rows write job_discard, and wait for the next call while somebody holds what they left under way. MJ005 bad limit.';

@@ -1,4 +1,5 @@
--- The token buckets that a runner fills (S7.1, S7.2): one per tenant and kind that has a setting.
+-- The token buckets that a runner fills (S7.1, S7.2): one per tenant and kind that has a setting. A login that is bound to tenants gets
+-- theirs only.
 create or replace function mdm.rate_limits(p_kinds text[])
 returns table (tenant_id uuid, job_kind text, rps double precision, burst int, problem text)
 language sql
@@ -24,8 +25,9 @@ as $$
       when (l.setting ->> 'burst')::numeric not between 1 and 1000000 then 'burst is not within 1 .. 1000000'
     end as problem) c
   where l.job_kind = any (p_kinds)
+    and coalesce(t.id = any ((select mdm._bound_tenants())::uuid[]), true)
   order by t.id, l.job_kind;
 $$;
 
 comment on function mdm.rate_limits(text[]) is
-  'Rate limits from aa_tenant.metadata.rate_limit.<job_kind> = {"rps", "burst"} (S7.2): rps jobs per second (0 = none), burst jobs at once. problem is not NULL for a setting that is malformed; its rps and burst are NULL.';
+  'Rate limits from aa_tenant.metadata.rate_limit.<job_kind> = {"rps", "burst"} (S7.2): rps jobs per second (0 = none), burst jobs at once. problem is not NULL for a setting that is malformed; its rps and burst are NULL. A login that is bound to tenants gets theirs only.';

@@ -8,7 +8,7 @@ declare
   v_worker pg_catalog.text := pg_catalog.format('sql/%s/%s', pg_catalog.pg_backend_pid(), pg_catalog.gen_random_uuid());
   v_kinds pg_catalog.text[] := array(
     select k.kind
-    from pg_catalog.unnest(p_kinds) k (kind)
+    from pg_catalog.unnest(coalesce(p_kinds, array['cleanup_jobs', 'reindex'])) k (kind)
     where k.kind operator(pg_catalog.=) any (array['cleanup_jobs', 'reindex']));
   v_job mdm.aa_job;
   v_ended boolean;
@@ -42,4 +42,4 @@ end
 $$;
 
 comment on procedure mdm.run_sql_jobs(text[], int) is
-  'Claims and works off up to p_limit due jobs of the kinds whose work is SQL: cleanup_jobs, reindex; other kinds in p_kinds are left alone. Call it alone, in autocommit. A chunk that others block is given back for 15 s.';
+  'Claims and works off up to p_limit due jobs of the kinds whose work is SQL: cleanup_jobs, reindex (NULL = both); other kinds in p_kinds are left alone. Call it alone, in autocommit. A chunk that others block is given back for 15 s.';

@@ -27,11 +27,18 @@ begin
     unknown_sends = l.unknown_sends + 1,
     error = 'the provider''s answer was lost: it may have been sent'
   where l.id = any (v_ids)
-    and l.status = 'sending';
+    and l.status = 'sending'
+    -- replayed and marked again since the caller looked: the row is locked, so what runs now is seen
+    and not exists (
+      select
+      from mdm.aa_job j
+      where j.id = l.job_id
+        and j.claimed_at is not null
+        and j.completed_at is null);
   get diagnostics v_count = row_count;
   return v_count;
 end
 $$;
 
 comment on function mdm._abandon_emails(bigint[], boolean) is
-  'Sets log rows of these jobs from sending to failed, as one more lost answer; how many. p_skip_held: passes over rows that others hold. Private.';
+  'Sets log rows of these jobs from sending to failed, as one more lost answer, but for those that run; how many. p_skip_held: passes over rows that others hold. Private.';

@@ -6,6 +6,8 @@ language plpgsql
 volatile
 parallel unsafe
 security invoker
+-- the backslashes below mean what they say, whatever the session's setting
+set standard_conforming_strings = on
 as $$
 declare
   -- ASCII, one @, nothing that ends a header or an address

@@ -7,10 +7,10 @@ parallel unsafe
 security invoker
 as $$
 begin
-  if p_data_type = 'date' and p_text ~ '^\d{4}-\d{2}-\d{2}$' then
+  if p_data_type = 'date' and p_text ~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}$' then
     return isfinite(p_text::date);
   elsif p_data_type = 'timestamp'
-    and p_text ~ '^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}(:?\d{2})?)?$'
+    and p_text ~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?$'
   then
     return isfinite(p_text::timestamptz);
   end if;

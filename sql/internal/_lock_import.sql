@@ -21,7 +21,7 @@ begin
   select i.*
   into v_import
   from mdm.aa_import i
-  where i.id::text = v_job.payload ->> 'import_id'
+  where i.id = mdm._uuid_of(v_job.payload ->> 'import_id')
     and i.tenant_id = v_job.tenant_id
   for no key update;
   if not found then

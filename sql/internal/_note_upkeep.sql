@@ -1,4 +1,5 @@
--- Notes that a part of the upkeep ran. Never waits: when somebody else notes the same at this moment, that is as good.
+-- Notes that a part of the upkeep ran. Never waits: when somebody else notes the same at this moment, that is as good. A login that is
+-- bound to tenants has looked after theirs only, and notes nothing: who watches must see that the others wait.
 create or replace function mdm._note_upkeep(p_part text, p_jobs int)
 returns void
 language plpgsql
@@ -7,6 +8,9 @@ parallel unsafe
 security invoker
 as $$
 begin
+  if mdm._bound_tenants() is not null then
+    return;
+  end if;
   update mdm.aa_job_upkeep u
   set last_at = clock_timestamp(),
     last_jobs = p_jobs

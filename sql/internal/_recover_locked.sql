@@ -38,7 +38,7 @@ begin
         last_error = mdm._recovery_note(
           -- no error but notes of earlier recoveries: whoever finds it dead needs a reason
           case
-            when s.dead and coalesce(j.last_error, '') ~ '^(\[stale-claim recovered\]( x\d+)?)?$'
+            when s.dead and coalesce(j.last_error, '') ~ '^([[]stale-claim recovered[]]( x[0-9]+)?)?$'
               then concat_ws(' ', 'no sign of life from ' || j.claimed_by, nullif(j.last_error, ''))
             else j.last_error
           end),

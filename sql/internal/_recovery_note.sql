@@ -8,7 +8,7 @@ security invoker
 as $$
 declare
   c_note constant text := '[stale-claim recovered]';
-  v_match text[] := regexp_match(p_last_error, '^(.*?) ?\[stale-claim recovered\](?: x(\d{1,9}))?$');
+  v_match text[] := regexp_match(p_last_error, '^(.*?) ?[[]stale-claim recovered[]](?: x([0-9]{1,9}))?$');
   v_note text;
 begin
   v_note := case

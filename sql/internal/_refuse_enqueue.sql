@@ -39,12 +39,13 @@ begin
   elsif p_tenant_id is null and v_kind.tenant_required then
     perform mdm._raise('MJ005', format('job kind %s needs a tenant%s', p_job_kind, p_where),
       null, 'Pass p_tenant_id.');
-  elsif p_tenant_id is not null and not exists (select from mdm.aa_tenant t where t.id = p_tenant_id) then
-    perform mdm._raise('MJ005', format('unknown tenant %s%s', p_tenant_id, p_where),
-      'No row of mdm.aa_tenant has this id.', 'Check the id; a tenant is created before its jobs.');
+  -- before the next: whether other tenants exist is none of a bound login's business
   elsif coalesce(p_tenant_id, '00000000-0000-0000-0000-000000000000'::uuid) <> all (mdm._bound_tenants()) then
     perform mdm._raise('MJ007', format('%s may not enqueue for %s%s', session_user, coalesce('tenant ' || p_tenant_id, 'the platform'), p_where),
       'The login is bound to tenants by mdm.aa_principal_tenant.', 'Pass one of its tenants as p_tenant_id, or use another login.');
+  elsif p_tenant_id is not null and not exists (select from mdm.aa_tenant t where t.id = p_tenant_id) then
+    perform mdm._raise('MJ005', format('unknown tenant %s%s', p_tenant_id, p_where),
+      'No row of mdm.aa_tenant has this id.', 'Check the id; a tenant is created before its jobs.');
   elsif octet_length(p_idempotency_key) not between 1 and 255 then
     perform mdm._raise('MJ005', format('idempotency key of %s bytes%s', octet_length(p_idempotency_key), p_where),
       'A key has 1 to 255 bytes.', 'Instead of a long key use its hash; for no key pass NULL.');

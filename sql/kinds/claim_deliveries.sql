@@ -1,5 +1,5 @@
 -- Takes deliveries to post (S2.4), in a transaction of the handler's own: nothing is locked while it posts. What is taken belongs to
--- the job's lease: a job that dies loses it with its claim.
+-- the job's lease: a job that dies loses it with its claim. A login that is bound to tenants takes those of their endpoints only.
 create or replace function mdm.claim_deliveries(p_job_id bigint, p_lease_no bigint, p_limit int default 8, p_per_endpoint int default 4)
 returns table (event_id bigint, endpoint_id uuid, url text, secret text, webhook_id text, body text)
 language plpgsql
@@ -18,6 +18,7 @@ as $$
 declare
   v_now timestamptz;
   v_planned int;
+  v_tenant_ids uuid[] := mdm._bound_tenants();
 begin
   if coalesce(p_limit, 8) not between 1 and 1000 or coalesce(p_per_endpoint, 4) not between 1 and 1000 then
     perform mdm._raise('MJ005', 'p_limit or p_per_endpoint is out of range', format('p_limit: %s, p_per_endpoint: %s', p_limit,
@@ -38,13 +39,12 @@ begin
         -- an endpoint that did not answer is tried with one post
         select case when w.failures > 0 then 1 else coalesce(p_per_endpoint, 4) end - count(*) as posts
         from mdm.aa_webhook_delivery p
-        join mdm.aa_job j on j.id = p.job_id
+        left join mdm.aa_job j on j.id = p.job_id
         where p.endpoint_id = w.id
           and p.job_id is not null
           -- as mdm._holds_lease, which would be called for each row
-          and j.lease_no = p.lease_no
-          and j.claimed_at is not null
-          and j.completed_at is null
+          and case when j.id is null then v_tenant_ids is not null
+            else j.lease_no = p.lease_no and j.claimed_at is not null and j.completed_at is null end
       ) room
       cross join lateral (
         select c.event_id, c.endpoint_id, c.available_at
@@ -59,12 +59,14 @@ begin
               and j.lease_no = c.lease_no
               and j.claimed_at is not null
               and j.completed_at is null)
+          and (v_tenant_ids is null or c.job_id is null or exists (select from mdm.aa_job j where j.id = c.job_id))
         order by c.available_at, c.event_id
         limit greatest(room.posts, 0)
         for no key update skip locked
       ) d
       where w.enabled
         and (w.paused_until is null or w.paused_until <= v_now)
+        and (v_tenant_ids is null or w.tenant_id = any (v_tenant_ids))
       order by d.available_at, d.event_id
       limit coalesce(p_limit, 8)
     ),
@@ -91,4 +93,4 @@ end
 $$;
 
 comment on function mdm.claim_deliveries(bigint, bigint, int, int) is
-  'Makes the deliveries of new events and takes up to p_limit that are due, so that an endpoint never has more than p_per_endpoint posts under way (one, when it did not answer last) (S2.4). They belong to the lease until mdm.record_deliveries or its end. body is what is signed and posted. MJ001 lease lost, MJ005 limits outside 1 to 1,000.';
+  'Makes the deliveries of new events and takes up to p_limit that are due, so that an endpoint never has more than p_per_endpoint posts under way (one, when it did not answer last) (S2.4). They belong to the lease until mdm.record_deliveries or its end. A login that is bound to tenants gets those of their endpoints only. body is what is signed and posted. MJ001 lease lost, MJ005 limits outside 1 to 1,000.';

@@ -11,13 +11,15 @@ as $$
 declare
   v_old_key text := case when tg_op <> 'INSERT' and old.is_external_source_target then old.type_key end;
   v_new_key text := case when tg_op <> 'DELETE' and new.is_external_source_target then new.type_key end;
+  -- the platform's, but a login that is bound to tenants may enqueue for these only
+  v_tenant_id uuid := (mdm._bound_tenants())[1];
 begin
   if v_old_key is distinct from v_new_key then
     if v_old_key is not null then
-      perform mdm.enqueue_job('gin_backfill', jsonb_build_object('type_key', v_old_key));
+      perform mdm.enqueue_job('gin_backfill', jsonb_build_object('type_key', v_old_key), v_tenant_id);
     end if;
     if v_new_key is not null then
-      perform mdm.enqueue_job('gin_backfill', jsonb_build_object('type_key', v_new_key));
+      perform mdm.enqueue_job('gin_backfill', jsonb_build_object('type_key', v_new_key), v_tenant_id);
     end if;
   end if;
   return null;

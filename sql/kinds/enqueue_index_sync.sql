@@ -14,10 +14,12 @@ declare
     and (old.entity_type_id, old.attribute_key) is distinct from (new.entity_type_id, new.attribute_key);
   v_had_index boolean := tg_op <> 'INSERT' and (old.searchable or old.sortable);
   v_wants_index boolean := tg_op <> 'DELETE' and (new.searchable or new.sortable);
+  -- the platform's, but a login that is bound to tenants may enqueue for these only
+  v_tenant_id uuid := (mdm._bound_tenants())[1];
 begin
   if v_had_index and (tg_op = 'DELETE' or v_is_moved) then
     perform mdm.enqueue_job('index_sync',
-      jsonb_build_object('entity_type_id', old.entity_type_id, 'attribute_key', old.attribute_key));
+      jsonb_build_object('entity_type_id', old.entity_type_id, 'attribute_key', old.attribute_key), v_tenant_id);
   end if;
   if tg_op = 'INSERT' and v_wants_index
     or tg_op = 'UPDATE' and (
@@ -26,7 +28,7 @@ begin
       or old.data_type is distinct from new.data_type and v_wants_index)
   then
     perform mdm.enqueue_job('index_sync',
-      jsonb_build_object('entity_type_id', new.entity_type_id, 'attribute_key', new.attribute_key));
+      jsonb_build_object('entity_type_id', new.entity_type_id, 'attribute_key', new.attribute_key), v_tenant_id);
   end if;
   return null;
 end

@@ -11,6 +11,7 @@ as $$
 declare
   v_due timestamptz;
   v_slot bigint;
+  v_tenant_ids uuid[] := mdm._bound_tenants();
 begin
   perform mdm.check_lease(p_job_id, p_lease_no);
   select min(greatest(d.available_at, w.paused_until))
@@ -25,12 +26,14 @@ begin
     order by c.available_at, c.event_id
     limit 1
   ) d
-  where w.enabled;
+  where w.enabled
+    and (v_tenant_ids is null or w.tenant_id = any (v_tenant_ids));
   if v_due is null then
     return null;
   end if;
   v_slot := 5 * ceil(extract(epoch from greatest(v_due, clock_timestamp() + interval '1 second')) / 5);
-  perform mdm.enqueue_job('outbox_dispatch', p_idempotency_key => 'at-' || v_slot, p_available_at => to_timestamp(v_slot));
+  perform mdm.enqueue_job('outbox_dispatch', p_tenant_id => v_tenant_ids[1], p_idempotency_key => 'at-' || v_slot,
+    p_available_at => to_timestamp(v_slot));
   return to_timestamp(v_slot);
 end
 $$;

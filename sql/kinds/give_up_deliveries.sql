@@ -18,6 +18,7 @@ as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_events bigint[];
+  v_tenant_ids uuid[] := mdm._bound_tenants();
 begin
   if coalesce(p_limit, 1000) not between 1 and 10000 then
     perform mdm._raise('MJ005', format('p_limit is %s', p_limit), null, 'Use 1 .. 10000 (D13).');
@@ -30,6 +31,7 @@ begin
     join mdm.aa_webhook_endpoint w on w.failures >= k.max_attempts
     where k.job_kind = 'outbox_dispatch'
       and w.enabled
+      and (v_tenant_ids is null or w.tenant_id = any (v_tenant_ids))
   ),
   waiting as materialized (
     select d.event_id, d.endpoint_id, s.patience

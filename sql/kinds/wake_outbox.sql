@@ -10,13 +10,15 @@ set search_path = pg_catalog, pg_temp
 as $$
 declare
   v_before timestamptz := clock_timestamp() - interval '30 seconds';
+  v_tenant_ids uuid[] := mdm._bound_tenants();
 begin
   if not exists (
     select
     from mdm.aa_outbox_event o
     where o.planned_at is null
       and o.dispatched_at is null
-      and o.created_at < v_before)
+      and o.created_at < v_before
+      and (v_tenant_ids is null or o.tenant_id = any (v_tenant_ids)))
   and not exists (
     select
     from mdm.aa_webhook_endpoint w
@@ -30,6 +32,7 @@ begin
       limit 1
     ) d
     where w.enabled
+      and (v_tenant_ids is null or w.tenant_id = any (v_tenant_ids))
       and greatest(d.available_at, w.paused_until) < v_before)
   then
     return 0;
@@ -44,7 +47,7 @@ begin
   then
     return 0;
   end if;
-  perform mdm.enqueue_job('outbox_dispatch');
+  perform mdm.enqueue_job('outbox_dispatch', p_tenant_id => v_tenant_ids[1]);
   return 1;
 end
 $$;

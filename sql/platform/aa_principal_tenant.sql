@@ -1,4 +1,5 @@
--- Stand-in for the platform's binding of principals to tenants (D20). No row = all tenants; row-level security reads it.
+-- Stand-in for the platform's binding of principals to tenants (D20). No row = all tenants; row-level security reads it. So no row goes
+-- by itself: a login whose only tenant, or whose principal, is deleted would see all the others.
 do $$
 begin
   if to_regclass('mdm.aa_principal_tenant') is not null then
@@ -6,8 +7,8 @@ begin
   end if;
 
   create table mdm.aa_principal_tenant (
-    principal_id uuid not null references mdm.aa_principal (id) on delete cascade,
-    tenant_id uuid not null references mdm.aa_tenant (id) on delete cascade,
+    principal_id uuid not null references mdm.aa_principal (id),
+    tenant_id uuid not null references mdm.aa_tenant (id),
     primary key (principal_id, tenant_id)
   );
 

@@ -1,4 +1,5 @@
--- Deliveries that were given up (S2.4), newest first. The secret is not shown.
+-- Deliveries that were given up (S2.4), newest first. The secret is not shown. A login that is bound to tenants sees theirs only, as the
+-- policy of aa_job has it.
 create or replace view mdm.v_webhook_dlq as
 select d.event_id, d.endpoint_id, o.tenant_id, o.event_type, w.url, w.enabled, d.attempts, d.response_status, d.last_error, d.completed_at,
   o.created_at
@@ -6,6 +7,13 @@ from mdm.aa_webhook_delivery d
 join mdm.aa_outbox_event o on o.id = d.event_id
 join mdm.aa_webhook_endpoint w on w.id = d.endpoint_id
 where d.status = 'dlq'
+  and coalesce(
+    w.tenant_id = any ((
+      select array_agg(pt.tenant_id)
+      from mdm.aa_principal p
+      join mdm.aa_principal_tenant pt on pt.principal_id = p.id
+      where p.role_name = session_user)::uuid[]),
+    true)
 order by d.completed_at desc, d.event_id desc;
 
 comment on view mdm.v_webhook_dlq is

@@ -18,6 +18,8 @@ from jobs import (
     ids,
     job,
     make_job,
+    make_kind,
+    make_tenant,
     rows,
     status,
     statuses,
@@ -25,6 +27,7 @@ from jobs import (
     value,
     violations,
 )
+from outbox import make_endpoint, make_event
 from races.sessions import Connection, background, result, results, sqlstate, together, wait_until_blocked
 
 Session = Callable[..., Connection]
@@ -257,3 +260,26 @@ def test_recover_by_two_sessions_takes_each_job_once(conn: Connection, session: 
     assert len(second) == 10
     assert {job(conn, id)["recoveries"] for id in made} == {1}
     assert violations(conn) == {}
+
+
+def test_replay_of_deliveries_beside_the_compaction_of_their_event(conn: Connection, session: Session) -> None:
+    """Both lock the event before its deliveries."""
+    make_kind(conn, "outbox_dispatch", retention_done="1 hour", retention_dlq="1 hour")
+    tenant = make_tenant(conn)
+    event = make_event(conn, tenant)
+    delivered, dead = sorted(make_endpoint(conn, tenant) for _ in range(2))
+    conn.execute("update mdm.aa_outbox_event set planned_at = '2020-01-01', dispatched_at = '2020-01-01'")
+    for endpoint_id, state in ((delivered, "delivered"), (dead, "dlq")):
+        conn.execute(
+            "insert into mdm.aa_webhook_delivery (event_id, endpoint_id, status, completed_at)"
+            " values (%s, %s, %s, now())",
+            (event, endpoint_id, state),
+        )
+    holder, compacting, replaying = session(autocommit=False), session(), session()
+    holder.execute("select from mdm.aa_webhook_delivery where endpoint_id = %s for update", (delivered,))
+    compaction = background(value, compacting, "select mdm.compact_outbox()")
+    wait_until_blocked(conn, compacting, compaction)
+    replay = background(value, replaying, "select mdm.replay_deliveries(%s)", dead)
+    wait_until_blocked(conn, replaying, replay)
+    holder.rollback()
+    assert (result(compaction), result(replay)) == (1, 0)

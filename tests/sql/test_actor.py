@@ -165,3 +165,19 @@ def test_d11_missing_unknown_principal_is_no_error(conn: Connection) -> None:
     claimed = claim_one(conn)
     call(conn, "finish_job", job_id=job_id, lease_no=claimed["lease_no"])
     assert [row["actor_principal_id"] for row in audit(conn, job_id)] == [None, None]
+
+
+def test_d11_two_principals_of_one_login_are_no_error(fresh_dsn: str, connect: Callable[..., Connection]) -> None:
+    """A platform's own table of principals may have no unique names (D20)."""
+    conn = connect(dsn=fresh_dsn)
+    conn.execute("alter table mdm.aa_principal drop constraint aa_principal_role_name_key")
+    conn.execute("alter table mdm.aa_principal drop constraint aa_principal_name_key")
+    actors = {
+        value(conn, "insert into mdm.aa_principal (name, role_name) values ('unknown', session_user) returning id")
+        for _ in range(2)
+    }
+    claimed = make_job(conn, "running")
+    call(conn, "finish_job", job_id=claimed["id"], lease_no=claimed["lease_no"])
+    assert {row["actor_principal_id"] for row in audit(conn, claimed["id"])} <= actors
+    conn.execute("update mdm.aa_principal set role_name = null")
+    assert audit(conn, enqueue(conn, idempotency_key="k"))[0]["actor_principal_id"] is not None

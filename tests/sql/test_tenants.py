@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -18,6 +18,7 @@ from jobs import (
     claim,
     claim_one,
     enqueue,
+    finish,
     ids,
     job,
     make_job,
@@ -29,6 +30,7 @@ from jobs import (
     status,
     value,
 )
+from outbox import all_due, deliveries, make_endpoint, make_event, states, store, take
 
 ROLES = ("mdm_producer", "mdm_worker", "mdm_admin", "mdm_monitor")
 
@@ -225,3 +227,132 @@ def test_nil_tenant_is_no_way_to_the_platforms_jobs(world: World) -> None:
     platform = enqueue(world.conn)
     assert claim(world.bound("mdm_worker"), tenant_ids=[UUID(int=0)], limit=9) == []
     assert job(world.conn, platform)["status"] == "pending"
+
+
+def test_a_login_is_not_unbound_by_the_end_of_its_tenant(world: World) -> None:
+    """No row means all tenants, so none may go by itself."""
+    for gone in ("aa_tenant where id = %s", "aa_principal where %s::uuid is not null"):
+        with pytest.raises(psycopg.errors.ForeignKeyViolation):
+            world.conn.execute(f"delete from mdm.{gone}", (world.ours,))
+
+
+def test_bound_writers_triggers_enqueue_for_their_tenant(world: World) -> None:
+    """What they write needs a job of the platform, for which they may not enqueue."""
+    for table in ("aa_outbox_event", "ddm_entity_type", "ddm_entity_type_attribute"):
+        world.conn.execute(f"grant select, insert on mdm.{table} to test_mdm_producer")
+    writer = world.bound("mdm_producer")
+    try:
+        make_event(writer, world.ours)
+        type_id = value(
+            writer,
+            "insert into mdm.ddm_entity_type (type_key, is_external_source_target) values ('t', true) returning id",
+        )
+        writer.execute(
+            "insert into mdm.ddm_entity_type_attribute (entity_type_id, attribute_key, searchable)"
+            " values (%s, 'a', true)",
+            (type_id,),
+        )
+    finally:
+        for table in ("aa_outbox_event", "ddm_entity_type", "ddm_entity_type_attribute"):
+            world.conn.execute(f"revoke all on mdm.{table} from test_mdm_producer")
+    enqueued = world.conn.execute("select job_kind, tenant_id from mdm.aa_job order by id").fetchall()
+    assert enqueued == [(kind, world.ours) for kind in ("outbox_dispatch", "gin_backfill", "index_sync")]
+
+
+def test_bound_worker_posts_its_tenants_webhooks_only(world: World) -> None:
+    for tenant in (world.ours, world.theirs):
+        make_endpoint(world.conn, tenant)
+        make_event(world.conn, tenant)
+    enqueue(world.conn, "outbox_dispatch", tenant_id=world.ours)
+    worker = world.bound("mdm_worker")
+    claimed = claim_one(worker, "outbox_dispatch")
+    [taken] = take(worker, claimed)
+    assert str(world.ours) in taken["body"]
+    store(worker, claimed, [taken], 500, "no")
+    assert call(worker, "enqueue_next_dispatch", job_id=claimed["id"], lease_no=claimed["lease_no"]) != []
+    finish(worker, claimed)
+    left = rows(world.conn, "select tenant_id from mdm.aa_job where idempotency_key is not null")
+    assert left == [{"tenant_id": world.ours}]
+    store(world.conn, other := claim_one(world.conn, "outbox_dispatch"), take(world.conn, other))
+    assert sorted(states(world.conn)) == ["delivered", "failed"]
+
+
+def test_bound_worker_leaves_what_a_run_that_it_does_not_see_is_posting(world: World) -> None:
+    make_endpoint(world.conn, world.ours)
+    make_event(world.conn, world.ours)
+    unseen = claim_one(world.conn, "outbox_dispatch")
+    assert unseen["tenant_id"] is None
+    taken = take(world.conn, unseen)
+    enqueue(world.conn, "outbox_dispatch", tenant_id=world.ours)
+    worker = world.bound("mdm_worker")
+    claimed = claim_one(worker, "outbox_dispatch")
+    lease = {"job_id": claimed["id"], "lease_no": claimed["lease_no"]}
+    assert take(worker, claimed) == []
+    assert call(worker, "enqueue_next_dispatch", **lease) == [{"enqueue_next_dispatch": None}]
+    make_event(world.conn, world.ours)
+    assert take(worker, claimed, per_endpoint=1) == [], "the endpoint has one post under way"
+    world.conn.execute("update mdm.aa_webhook_endpoint set failures = 10")
+    world.conn.execute("update mdm.aa_webhook_delivery set available_at = '2020-01-01' where job_id is not null")
+    assert value(worker, "select mdm.give_up_deliveries()") == 0
+    assert store(world.conn, unseen, taken) == 1
+
+
+def test_bound_upkeep_looks_after_its_tenants_webhooks_only(world: World) -> None:
+    endpoints = [make_endpoint(world.conn, tenant) for tenant in (world.ours, world.theirs)]
+    for tenant in (world.ours, world.theirs):
+        make_event(world.conn, tenant)
+    store(world.conn, claimed := claim_one(world.conn, "outbox_dispatch"), take(world.conn, claimed), 500, "no")
+    world.conn.execute("update mdm.aa_job set status = 'done', completed_at = now() where status = 'pending'")
+    worker, admin, monitor = (world.bound(role) for role in ("mdm_worker", "mdm_admin", "mdm_monitor"))
+    all_due(world.conn)
+    assert value(worker, "select mdm.wake_outbox()") == 0
+    world.conn.execute("update mdm.aa_webhook_delivery set available_at = '2020-01-01'")
+    assert value(worker, "select mdm.wake_outbox()") == 1
+    assert rows(world.conn, "select tenant_id from mdm.aa_job where status = 'pending'") == [{"tenant_id": world.ours}]
+    world.conn.execute("update mdm.aa_webhook_endpoint set failures = 10")
+    assert value(worker, "select mdm.give_up_deliveries()") == 1
+    assert value(world.conn, "select mdm.give_up_deliveries()") == 1
+    assert [row["endpoint_id"] for row in rows(monitor, "select * from mdm.v_webhook_dlq")] == endpoints[:1]
+    assert len(rows(world.conn, "select * from mdm.v_webhook_dlq")) == 2
+    assert call(admin, "replay_deliveries", endpoint_id=endpoints[0]) == [{"replay_deliveries": 1}]
+    with refused("MJ002"):
+        call(admin, "replay_deliveries", endpoint_id=endpoints[1])
+    assert {row["endpoint_id"]: row["status"] for row in deliveries(world.conn)} == dict(
+        zip(endpoints, ("pending", "dlq"), strict=True)
+    )
+
+
+def test_bound_worker_is_told_its_tenants_rate_limits_only(world: World) -> None:
+    world.conn.execute('update mdm.aa_tenant set metadata = \'{"rate_limit": {"reindex": {"rps": 1, "burst": 1}}}\'')
+    worker = world.bound("mdm_worker")
+    assert [row["tenant_id"] for row in call(worker, "rate_limits", kinds=["reindex"])] == [world.ours]
+    assert len(call(world.conn, "rate_limits", kinds=["reindex"])) == 2
+
+
+def test_bound_upkeep_does_not_pass_for_that_of_all(world: World) -> None:
+    """Nobody looks after the jobs of the others: whoever watches must see it (B12)."""
+    worker = world.bound("mdm_worker")
+    for upkeep in ("recover_stale_jobs", "purge_jobs"):
+        call(worker, upkeep)
+    assert rows(world.conn, "select * from mdm.aa_job_upkeep") == []
+
+
+def test_bound_runner_serves_no_others_jobs(world: World) -> None:
+    """explain_job says so, also where the runner has not been told of tenants."""
+    ours, theirs, _ = one_each(world)
+    worker = world.bound("mdm_worker")
+    for asked, served in ((None, [ours]), ([world.ours, world.theirs], [ours]), ([world.theirs], [])):
+        call(worker, "announce_runner", runner_id="r", kinds=["reindex"], tenant_ids=asked)
+        live = [
+            job_id
+            for job_id in (ours, theirs)
+            if "no live runner" not in {row["reason"] for row in call(world.conn, "explain_job", job_id=job_id)}
+        ]
+        assert live == served
+
+
+def test_bound_producer_is_not_told_which_tenants_exist(world: World) -> None:
+    producer = world.bound("mdm_producer")
+    for tenant in (world.theirs, uuid4()):
+        with refused("MJ007", match="may not enqueue for"):
+            enqueue(producer, tenant_id=tenant)

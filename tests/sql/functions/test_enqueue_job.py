@@ -104,6 +104,13 @@ def test_d13_enqueue_job_takes_null_as_default(conn: Connection, key: str | None
     assert stored["context"] is None
 
 
+@pytest.mark.parametrize("state", ["pending", "done"])
+def test_d13_null_on_conflict_is_ignore(conn: Connection, state: str) -> None:
+    made = make_job(conn, state, payload={"n": 1}, idempotency_key="k")
+    assert enqueue(conn, payload={"n": 2}, idempotency_key="k", on_conflict=None) == made["id"]
+    assert job(conn, made["id"]) == made
+
+
 @pytest.mark.parametrize("key", [None, "k"])
 def test_d13_enqueue_job_needs_nothing_but_a_kind(conn: Connection, key: str | None) -> None:
     job_id = value(conn, "select mdm.enqueue_job('cleanup_jobs', p_idempotency_key => %s)", key)

@@ -17,6 +17,7 @@ from jobs import (
     job,
     make_job,
     make_kind,
+    make_tenant,
     refused,
     status,
     value,
@@ -159,3 +160,35 @@ def test_one_kind_with_an_absurd_retention_stops_no_other(conn: Connection, rete
     made = make_job(conn, "done")["id"]
     set_back(conn, made)
     assert purge(conn) == 1
+
+
+def test_what_a_dead_job_left_and_somebody_holds_keeps_no_other_job(
+    conn: Connection, connect: Callable[..., Connection]
+) -> None:
+    """Invariant 5: one row that cannot go now does not stop the retention of all kinds."""
+    make_kind(conn, "email_send", retention_dlq="1 hour")
+    tenant = make_tenant(conn)
+    dead = make_job(conn, "dlq", "email_send", tenant_id=tenant)["id"]
+    done = [make_job(conn, "done", kind)["id"] for kind in ("cleanup_jobs", "reindex")]
+    conn.execute(
+        "insert into mdm.aa_email_log (tenant_id, job_id, recipient, status)"
+        " values (%s, %s, 'a@example.org', 'sending')",
+        (tenant, dead),
+    )
+    set_back(conn, dead, *done)
+    holder = connect(autocommit=False)
+    holder.execute("select from mdm.aa_email_log for update")
+    assert purge(conn) == 2
+    assert [status(conn, job_id) for job_id in (dead, *done)] == ["dlq", "gone", "gone"]
+    holder.rollback()
+    assert purge(conn) == 1
+    assert status(conn, dead) == "gone"
+
+
+def test_dead_jobs_do_not_take_the_places_of_done_ones(conn: Connection) -> None:
+    make_kind(conn, "cleanup_jobs", retention_dlq="1 hour", retention_failed="1 hour")
+    ended = {state: make_job(conn, state, "cleanup_jobs")["id"] for state in ("dlq", "failed")}
+    ended["done"] = make_job(conn, "done")["id"]
+    set_back(conn, *ended.values())
+    assert purge(conn, limit=1) == 1
+    assert status(conn, ended["done"]) == "gone"

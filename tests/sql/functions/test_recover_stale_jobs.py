@@ -382,3 +382,15 @@ def test_recover_stale_jobs_dead_job_has_a_reason_after_earlier_recoveries(conn:
         recover(conn)
     assert job(conn, job_id)["status"] == "dlq"
     assert job(conn, job_id)["last_error"] == f"no sign of life from w1 {NOTE} x2"
+
+
+def test_recovery_in_a_session_with_old_fashioned_strings(conn: Connection, connect: Callable[..., Connection]) -> None:
+    """With standard_conforming_strings off a backslash in a pattern would be taken away."""
+    session = connect(options="-c standard_conforming_strings=off -c escape_string_warning=off")
+    make_kind(conn, "reindex", max_attempts=3)
+    job_id = enqueue(conn)
+    for outcome in ("pending", "pending", "dlq"):
+        claim_one(conn)
+        age(conn, job_id)
+        assert recover(session) == {job_id: outcome}
+    assert job(conn, job_id)["last_error"] == "no sign of life from w1 [stale-claim recovered] x3"

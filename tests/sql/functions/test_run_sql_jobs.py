@@ -42,6 +42,12 @@ def test_run_sql_jobs_reindexes_in_chunks(conn: Connection, tenant: UUID) -> Non
     assert violations(conn) == {}
 
 
+def test_d13_run_sql_jobs_takes_null_as_default(conn: Connection) -> None:
+    job_id = enqueue(conn, "cleanup_jobs")
+    run(conn, None, None)
+    assert status(conn, job_id) == "done"
+
+
 def test_run_sql_jobs_cleans_up(conn: Connection) -> None:
     stuck = make_job(conn, "running", "index_sync")["id"]
     age(conn, stuck)

@@ -96,6 +96,14 @@ def test_b106_send_email_refuses_what_never_can_be_sent(
         send_email(conn, tenant, **changed)
 
 
+def test_b106_send_email_refuses_a_backslash_whatever_the_sessions_strings(connect: Connect, tenant: UUID) -> None:
+    session = connect(options="-c standard_conforming_strings=off -c escape_string_warning=off")
+    for bad in ("a\\b@example.org", "\u00e4@example.org"):
+        with refused("MJ005"):
+            send_email(session, tenant, to=[bad])
+    send_email(session, tenant)
+
+
 def test_send_email_wants_a_tenant(conn: Connection) -> None:
     with refused("MJ005", match="tenant"):
         send_email(conn, None)
@@ -194,6 +202,19 @@ def test_mark_of_a_job_that_ended_without_an_answer_is_taken_back(
         call(conn, "replay_job", job_id=claimed["id"])
         replayed = claim_one(conn, "email_send")
         assert [mark(conn, replayed)["decision"] for _ in range(2)] == ["send", "unknown"]
+
+
+def test_upkeep_that_saw_the_job_dead_leaves_the_mark_of_its_replay(conn: Connection, tenant: UUID) -> None:
+    """It had looked for dead jobs, then the job was replayed, claimed and marked: the answer is still to come."""
+    send_email(conn, tenant)
+    fail(conn, claim_one(conn, "email_send"), retryable=False)
+    dead = value(conn, "select mdm._dead_jobs('email_send')")
+    call(conn, "replay_job", job_id=dead[0])
+    claimed = claim_one(conn, "email_send")
+    mark(conn, claimed)
+    assert value(conn, "select mdm._abandon_emails(%s, true)", dead) == 0
+    record(conn, claimed, "sent")
+    assert log(conn)["status"] == "sent"
 
 
 def test_mark_email_sends_when_the_suppression_is_over(conn: Connection, tenant: UUID) -> None:

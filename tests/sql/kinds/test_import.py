@@ -350,6 +350,13 @@ def test_import_chunk_refuses_another_kinds_job(conn: Connection, tenant: UUID) 
         chunk(conn, claimed)
 
 
+def test_import_chunk_takes_an_import_id_in_upper_case(conn: Connection, tenant: UUID, thing: UUID) -> None:
+    import_id = upload(conn, tenant, thing, [("a", {})])
+    finish(conn, claimed_import(conn))
+    enqueue(conn, "bulk_import", {"import_id": str(import_id).upper()}, tenant_id=tenant)
+    chunk(conn, claimed_import(conn))
+
+
 @pytest.mark.parametrize("limit", [0, 10_001])
 def test_import_chunk_refuses_odd_limits(conn: Connection, tenant: UUID, thing: UUID, limit: int) -> None:
     upload_many(conn, tenant, thing, 1)
