@@ -23,7 +23,8 @@ begin
     perform mdm._raise('MJ005', format('unknown filter key %s', v_unknown), null,
       'The keys are job_kind, tenant_id, completed_after, completed_before, last_error (contains), all.');
   end if;
-  if p_filter - 'all' = '{}' and p_filter -> 'all' is distinct from 'true' then
+  -- every text contains the empty one
+  if p_filter - 'all' in ('{}', '{"last_error": ""}') and p_filter -> 'all' is distinct from 'true' then
     perform mdm._raise('MJ006', 'the filter is empty', 'It would take every dead job.', 'Say {"all": true} if that is meant.');
   end if;
   if p_limit not between 1 and 10000 then

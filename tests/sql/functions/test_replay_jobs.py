@@ -64,6 +64,7 @@ def test_replay_jobs_applies_every_filter(conn: Connection) -> None:
     [
         ({}, {}, "MJ006", "empty"),
         ({"all": False}, {}, "MJ006", "empty"),
+        ({"last_error": ""}, {}, "MJ006", "empty"),
         ({"kind": "reindex"}, {}, "MJ005", "'kind'"),
         ([], {}, "MJ005", "not a JSON object"),
         ({"tenant_id": "x"}, {}, "MJ005", "wrong type"),
