@@ -65,7 +65,7 @@ class RetryLater(Exception):
 
     def __init__(self, seconds: float, message: str) -> None:
         super().__init__(message)
-        self.seconds = seconds
+        self.seconds = float(seconds)  # what is no number fails here, in the handler
 
 
 class Snooze(Exception):
@@ -73,7 +73,7 @@ class Snooze(Exception):
 
     def __init__(self, seconds: float, reason: str) -> None:
         super().__init__(reason)
-        self.seconds = seconds
+        self.seconds = float(seconds)
         self.reason = reason
 
 

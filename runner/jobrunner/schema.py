@@ -109,6 +109,16 @@ def _newer(version: int) -> str:
     return f"schema mdm is version {version}, newer than this package ({SCHEMA_VERSION}): upgrade mdm-jobs"
 
 
+def _refuse_other_encoding(conn: Connection) -> None:
+    """Raise SchemaError before psycopg, which takes texts of SQL_ASCII for bytes, stumbles over something else."""
+    encoding = conn.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise SchemaError(
+            f"database {conn.info.dbname} has encoding {encoding}, mdm jobs needs UTF8: make another with"
+            " create database ... encoding 'UTF8' template template0"
+        )
+
+
 def _refuse_newer(conn: Connection) -> None:
     """Raise SchemaError when a later package has been here: an old one must not take its work back."""
     version = bookkeeping.job_schema_version(conn)
@@ -136,6 +146,7 @@ def _session(dsn: str) -> Iterator[Connection]:
     except psycopg.Error as error:
         raise connect_error(error) from error
     try:
+        _refuse_other_encoding(conn)
         yield conn
     except psycopg.Error as error:
         raise SchemaError(_explain(error)) from error
@@ -188,6 +199,8 @@ def _explain(error: psycopg.Error) -> str:
         hint = "a session keeps the table for more than 10 s: try again, nothing is half done"
     elif isinstance(error, psycopg.errors.InsufficientPrivilege):
         hint = hint or "log in as a superuser, or as the owner of the database with CREATEROLE"
+    elif isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+        hint = "connect to the primary, as a login that may write"
     return f"{_first_line(error)}: {hint}" if hint else _first_line(error)
 
 

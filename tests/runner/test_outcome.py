@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -59,6 +60,17 @@ def test_outcome_of_retry_later_says_when() -> None:
 def test_outcome_of_snooze_is_a_release() -> None:
     outcome = ran(raiser(Snooze(90, "not now")))
     assert (outcome.verdict, outcome.after_seconds, outcome.text) == (Verdict.RELEASED, 90, "not now")
+
+
+@pytest.mark.parametrize("kind", [RetryLater, Snooze])
+@pytest.mark.parametrize("seconds", ["soon", timedelta(minutes=5), None])
+def test_outcome_of_a_time_that_is_no_number_is_a_failure(kind: Any, seconds: Any) -> None:
+    def handler(job: Job, ctx: Context) -> None:
+        raise kind(seconds, "busy")
+
+    outcome = ran(handler)
+    assert (outcome.verdict, outcome.retryable, outcome.after_seconds) == (Verdict.FAILED, True, None)
+    assert outcome.text.startswith(("TypeError: float()", "ValueError: could not convert"))
 
 
 def test_outcome_of_a_lost_lease_is_lost() -> None:

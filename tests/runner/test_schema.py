@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from jobrunner import schema, sqlfiles
 from jobrunner.errors import ConnectError, SchemaError
@@ -87,6 +88,22 @@ def test_migrate_without_a_server_asks_for_one(tmp_path: Path) -> None:
     with pytest.raises(ConnectError, match="is the server running") as caught:
         schema.migrate(f"host={tmp_path} dbname=mdm")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_migrate_of_another_encoding_names_the_remedy(empty_dsn: str, encoding: str) -> None:
+    with psycopg.connect(empty_dsn, autocommit=True) as conn:
+        conn.execute(f"create database other_encoding encoding '{encoding}' locale 'C' template template0".encode())
+        try:
+            with pytest.raises(SchemaError, match=f"encoding {encoding}.*encoding 'UTF8' template template0"):
+                schema.migrate(make_conninfo(empty_dsn, dbname="other_encoding"))
+        finally:
+            conn.execute("drop database other_encoding")
+
+
+def test_migrate_of_a_server_that_may_not_write_names_the_remedy(empty_dsn: str) -> None:
+    with pytest.raises(SchemaError, match="connect to the primary"):
+        schema.migrate(make_conninfo(empty_dsn, options="-c default_transaction_read_only=on"))
 
 
 def test_migrate_by_a_stranger_says_what_is_not_allowed(connect: Any, fresh_dsn: str) -> None:
