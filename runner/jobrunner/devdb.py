@@ -12,9 +12,19 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Final
 
 from jobrunner.devbinaries import embedded_bin, find_bin, own, reachable, server_user, usable_bin, version
 from jobrunner.devserver import SOCKET_PATH_BYTES, DevServerError, Server, running_pid, start, stop
+
+HELP: Final = """The throw-away server of this checkout; never for production.
+
+  start         start it, and print its URL in the last line; makes an empty database mdm the first time
+  stop          stop it; its files stay
+  reset         stop it and throw its files away
+  url           print its URL
+  status        say what runs, and where
+  embedded-bin  print where the PostgreSQL programs of .venv are, psql among them"""
 
 
 def _state_file(root: Path) -> Path:
@@ -120,7 +130,9 @@ def _command(arguments: argparse.Namespace, root: Path) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of bin/dev-db; the exit code is 1 for every refusal."""
-    parser = argparse.ArgumentParser(prog="bin/dev-db", description="The throw-away server of this checkout.")
+    parser = argparse.ArgumentParser(
+        prog="bin/dev-db", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("action", choices=["start", "stop", "reset", "url", "status", "embedded-bin"])
     parser.add_argument("--port", type=int, help="number in the socket's name (start; default 5432)")
     parser.add_argument("--root", type=Path, default=Path.cwd(), help=argparse.SUPPRESS)

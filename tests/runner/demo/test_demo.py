@@ -11,7 +11,7 @@ import pytest
 from entities import chunk, stale
 from jobrunner.demo import load, reindexing, result
 from jobrunner.demo.data import TENANTS, TYPES, Entity, entities, tenant_id
-from jobs import Connection, claim, finish, job, rows, statuses, value
+from jobs import Connection, claim, enqueue, finish, job, make_kind, rows, statuses, value
 
 Connect = Callable[..., Connection]
 
@@ -139,3 +139,9 @@ def test_worker_role_is_a_worker_and_no_more(loaded: Connection, connect: Connec
     assert len(claim(session)) == 1
     with pytest.raises(Exception, match="permission denied"):
         session.execute("select from mdm.ddm_entity")
+
+
+def test_waiting_counts_what_the_changes_asked_for_and_no_job_of_others(conn: Connection) -> None:
+    enqueue(conn, "index_sync")
+    enqueue(conn, make_kind(conn, "thumbnail"))
+    assert result.waiting(conn) == [("index_sync", 1)]
