@@ -55,6 +55,13 @@ def killer(job: Job, ctx: Context) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Odd(RetryLater):
+    """Does not say when."""
+
+    def __init__(self) -> None:
+        pass
+
+
 def raises(job: Job, ctx: Context) -> None:
     """Raise what the payload names."""
     raise {
@@ -63,6 +70,7 @@ def raises(job: Job, ctx: Context) -> None:
         "later": RetryLater(1, "later"),
         "snooze": Snooze(3600, "not now"),
         "exit": SystemExit(3),
+        "odd": Odd(),
     }[job.payload["error"]]
 
 

@@ -127,10 +127,9 @@ def run(
     listen = Target(checked_dsn(listen_dsn, "--listen-dsn")) if listen_dsn else None if target.pooler else target
     names, tenant_ids = commands.names(kinds, "--kinds"), _tenants(tenants)
     known = load_handlers(commands.names(handlers, "--handlers"))
-    chosen = choose(known, names)
     plan = Plan(
         target=target,
-        handlers=able(chosen, os.environ, named=bool(names)),
+        handlers=able(choose(known, names), os.environ, named=bool(names)),
         tenant_ids=tenant_ids,
         concurrency=1 if mode is Mode.ONCE else concurrency,
         mode=mode,
@@ -162,6 +161,7 @@ def run_pool(plan: Plan, export: Export | None = None) -> None:
 
 def main() -> NoReturn:
     """Run the command line; every error is one line that names the remedy."""
+    threading.excepthook = logs.log_death
     code = execute(sys.argv[1:])
     sys.stdout.flush()
     sys.stderr.flush()

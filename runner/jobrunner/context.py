@@ -40,7 +40,8 @@ class SlotContext:
         self._hold = hold
         self._session = session
         self._ttl_seconds = ttl_seconds
-        self._chunk_open = False
+        self.over = False  # the handler has returned: a thread of its own may still call
+        self.chunk_open = False
         self.used = False  # the handler got the connection
         self.open = False  # connection() began the transaction that carries finish_job
         self.finish_sent = False  # a chunk sent finish_job; whether it was committed may not be known
@@ -48,7 +49,7 @@ class SlotContext:
 
     def connection(self) -> psycopg.Connection[Any]:
         """Return the connection of the job's own transaction, opened at the first call (S5.1)."""
-        if not self.open or self._chunk_open or self.finish_sent:
+        if not self.open or self.chunk_open or self.finish_sent or self.over:
             self._check_free("connection()")
             self._connection = self._session.begin(self._hold, self._ttl_seconds)
             self.open = True
@@ -61,14 +62,15 @@ class SlotContext:
         row = self._hold.row
         lease = check_lease(job_id=row.id, lease_no=row.lease_no)
         chunk = SlotChunk(self._session.begin(self._hold, self._ttl_seconds, lease))
-        self._chunk_open = True
+        self.chunk_open = True
         try:
             yield chunk
         except BaseException:
-            self._session.raw.rollback()
+            if not self.over:  # or the transaction is that of another job
+                self._session.raw.rollback()
             raise
         finally:
-            self._chunk_open = False
+            self.chunk_open = self.over
         self._commit(chunk)
 
     @property
@@ -88,7 +90,9 @@ class SlotContext:
 
     def _check_free(self, what: str) -> None:
         """Refuse a second transaction beside an open one, or after the last."""
-        if self.open or self._chunk_open:
+        if self.over:
+            raise RuntimeError(f"{what} after the handler has returned: it is for the time of one job")
+        if self.open or self.chunk_open:
             raise RuntimeError(f"{what} inside another transaction of the job: end that one first")
         if self.finish_sent:
             raise RuntimeError(f"{what} after the chunk that finished the job")
@@ -103,4 +107,4 @@ class SlotContext:
         row = self._hold.row
         self.finish_sent = True
         self._session.raw.commit(finish_job(job_id=row.id, lease_no=row.lease_no))
-        self.finished = True
+        self.finished = self._hold.finished = True

@@ -14,6 +14,7 @@ from jobrunner.db.call import LeaseLost
 from jobrunner.db.session import CommitLost, Session
 from jobrunner.db.worker import Failed, check_lease, fail_job, finish_job, release_job
 from jobrunner.logs import event, job_event, logger
+from jobrunner.outage import first_line
 from jobrunner.outcome import Outcome, Verdict, failed
 from jobrunner.shared import Tally
 from jobrunner.steady import ALREADY_ENDED, Steady
@@ -21,6 +22,8 @@ from jobrunner.tray import Hold
 
 ABORTED: Final = "the handler left its transaction aborted: it swallowed the error of an SQL statement"
 UNUSABLE: Final = "the connection of the job's transaction is closed or busy: what was written in it is lost"
+CHUNK_OPEN: Final = "the handler left a chunk open: what was written in it is lost"
+NAMED_JOBS: Final = 20  # of those that are left to recovery; the others are counted
 
 
 class Ending:
@@ -31,16 +34,20 @@ class Ending:
         self._tally = tally
 
     def end(self, hold: Hold, context: SlotContext, outcome: Outcome) -> None:
-        """Tell the database how a run ended that needs a word of its own; raises psycopg.Error when it refuses."""
+        """Tell the database how a run ended that needs a word of its own; what it refuses for good is recovered."""
         try:
             if context.finished:
                 self._finished(hold, outcome)
+            elif context.chunk_open:
+                self._end_badly(hold, context, failed(CHUNK_OPEN))
             elif outcome.verdict is Verdict.DONE:
                 self._finish(hold, context)
             else:
                 self._end_badly(hold, context, outcome)
         except LeaseLost as lost:
             tell_lost(hold, lost.detail, self._tally)
+        except psycopg.Error as error:
+            job_event(logging.ERROR, "end_refused", hold.row, error=first_line(error), sqlstate=error.sqlstate)
 
     def abandon(self, context: SlotContext) -> None:
         """Leave a clean session behind a job that was taken away: its writes are rolled back."""
@@ -168,6 +175,14 @@ def tell_lost(hold: Hold, detail: str, tally: Tally) -> None:
     if hold.started_at:
         tally.meter.ended([hold.row.job_kind], "lost")
     job_event(logging.WARNING, "lease_lost", hold.row, detail=detail)
+
+
+def tell_left(holds: Sequence[Hold]) -> None:
+    """Say which jobs stay behind as running: nobody could tell the database of their end."""
+    left = sorted(hold.row.id for hold in holds)
+    if left:
+        named = ",".join(map(str, left[:NAMED_JOBS])) + (",..." if len(left) > NAMED_JOBS else "")
+        event(logging.ERROR, "jobs_left_to_recovery", count=len(left), job_ids=named)
 
 
 def tell_finished(session: Session, holds: Sequence[Hold], accepted: set[int], tally: Tally) -> None:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from time import monotonic
 from typing import Final
 
@@ -19,18 +20,21 @@ from jobrunner.db.call import LeaseLost
 from jobrunner.db.process import announce_runner, job_kind_settings, rate_limits
 from jobrunner.db.session import Session
 from jobrunner.db.worker import extend_jobs, fail_job, finish_jobs, release_jobs
-from jobrunner.ending import tell_failed, tell_finished, tell_lost, tell_released
+from jobrunner.ending import tell_done, tell_failed, tell_finished, tell_left, tell_lost, tell_released
 from jobrunner.logs import event, job_event
 from jobrunner.outage import Patience, first_line, passes
 from jobrunner.outcome import failed
 from jobrunner.shared import Shared
 from jobrunner.steady import ALREADY_ENDED
-from jobrunner.tray import Hold, Tray, leases
+from jobrunner.tray import Hold, State, Tray, leases
 
 TICK_SECONDS: Final = 0.25
 STUCK_SECONDS: Final = 1.0  # a handler that runs longer keeps nothing waiting behind it (rule 6)
 REFRESH_SECONDS: Final = 30.0  # settings, limits and the registry's row
 FULL_SECONDS: Final = 1.0  # so long every claim has to come back full before NOTIFYs are waived
+LOCK_SECONDS: Final = 1.0  # so long an end waits for somebody's lock on the job's row, and all hearts with it
+LOCKED: Final = "55P03"
+SLOT_DIED: Final = "SlotDied: the slot that ran the job ended of a fault of the runner; its log has the traceback"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class Keeper(threading.Thread):
         clock: Callable[[], float] = monotonic,
     ) -> None:
         super().__init__(name="keeper", daemon=True)
-        self.session = Session(shared.plan.target, self.name)
+        self.session = Session(shared.plan.target, self.name, lock_seconds=LOCK_SECONDS)
         self._shared = shared
         self._trays = trays
         self._on_stuck = on_stuck
@@ -138,24 +142,42 @@ class Keeper(threading.Thread):
 
     def _look_at(self, tray: Tray, now: float) -> None:
         """Free what stands behind a long handler, and take the job from a handler whose time is up."""
+        if tray.orphaned and not (tray.empty or self._shared.over.is_set()):
+            self._inherit(tray)
         current = tray.running()
         if current is None:
             return
         ran_seconds = now - current.started_at
-        if ran_seconds > STUCK_SECONDS or self._shared.stop.is_set():
-            self._owe(tray, tray.withdraw(), self._release)
-            self._owe(tray, tray.take_done(), self._finish)
-        limit_seconds = self._shared.kinds.timeout_seconds(current.row.job_kind)
-        if limit_seconds is not None and ran_seconds > limit_seconds:
+        limit_seconds = self._shared.kinds.timeout_seconds(current.row.job_kind) or inf
+        if ran_seconds > min(STUCK_SECONDS, limit_seconds) or self._shared.stop.is_set():
+            self._take_over(tray, "behind a long handler")
+        if ran_seconds > limit_seconds:
             self._time_out(tray, current, limit_seconds)
+
+    def _take_over(self, tray: Tray, reason: str) -> None:
+        """Owe the end of all that no handler runs."""
+        self._owe(tray, tray.withdraw(), partial(self._release, reason=reason))
+        self._owe(tray, tray.take_done(), self._finish)
+
+    def _inherit(self, tray: Tray) -> None:
+        """End what a slot left that died; what it was just ending may have ended, and is left to recovery."""
+        self._take_over(tray, "the slot died")
+        current = tray.running()
+        if current is not None and tray.take(current)[0]:
+            self._owe(tray, [current], partial(self._fail, text=SLOT_DIED))
+        owed = {hold for debt in self._debts for hold in debt.holds}
+        left = [hold for hold in tray.holds if hold not in owed]
+        tell_left(left)
+        tray.ended(left)
 
     def _time_out(self, tray: Tray, hold: Hold, limit_seconds: float) -> None:
         """A thread cannot be killed: its lease is failed, its connection cut, another slot opened (design 4)."""
         taken, severed = tray.take(hold)
-        if not taken:
+        if hold.state is not State.TAKEN:
             return
         job_event(logging.ERROR, "handler_timeout", hold.row, limit_seconds=limit_seconds)
-        self._owe(tray, [hold], partial(self._fail, text=f"HandlerTimeout: ran longer than {limit_seconds:g} s"))
+        if taken:
+            self._owe(tray, [hold], partial(self._fail, text=f"HandlerTimeout: ran longer than {limit_seconds:g} s"))
         self._on_stuck(tray)
         if severed is not None:
             severed.cancel()
@@ -173,15 +195,18 @@ class Keeper(threading.Thread):
             except psycopg.Error as error:
                 for hold in debt.holds:
                     hold.unsure = True
+                if error.sqlstate == LOCKED:  # the others first; hearts do not wait
+                    self._debts.append(self._debts.pop(0))
+                    return
                 if passes(error):
                     raise
                 event(logging.ERROR, "end_refused", error=first_line(error), sqlstate=error.sqlstate)
             self._debts.pop(0)
             debt.tray.ended(debt.holds)
 
-    def _release(self, holds: Sequence[Hold]) -> None:
+    def _release(self, holds: Sequence[Hold], reason: str) -> None:
         self.session.run(release_jobs(**leases(holds)))
-        tell_released(holds, "behind a long handler", self._shared.tally)
+        tell_released(holds, reason, self._shared.tally)
         self._shared.bell.ring()
 
     def _finish(self, holds: Sequence[Hold]) -> None:
@@ -193,6 +218,9 @@ class Keeper(threading.Thread):
         try:
             result = self.session.run(fail_job(job_id=hold.row.id, lease_no=hold.row.lease_no, error=text))
         except LeaseLost as lost:
+            if hold.finished and lost.detail == ALREADY_ENDED:
+                tell_done([hold], self._shared.tally)
+                return
             if not (hold.unsure and lost.detail == ALREADY_ENDED):
                 tell_lost(hold, lost.detail, self._shared.tally)
                 return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Sequence
 from typing import Final
@@ -12,12 +11,10 @@ import psycopg
 from jobrunner.db.session import Session
 from jobrunner.db.worker import finish_jobs, release_jobs
 from jobrunner.ending import tell_finished, tell_released
-from jobrunner.logs import event
 from jobrunner.shared import Shared
 from jobrunner.tray import Hold, Severed, Tray, leases
 
 GIVE_BACK_SECONDS: Final = 2.5  # the process must end in time, whatever the database does
-NAMED_JOBS: Final = 20  # of those that are left; the others are counted
 
 
 def give_back(shared: Shared, trays: Sequence[Tray]) -> None:
@@ -39,14 +36,6 @@ def give_back(shared: Shared, trays: Sequence[Tray]) -> None:
     thread = threading.Thread(target=_tell, args=(shared, trays, done, unrun, severed), daemon=True)
     thread.start()
     thread.join(GIVE_BACK_SECONDS)
-
-
-def tell_left(trays: Sequence[Tray]) -> None:
-    """Say which jobs stay behind as running: nobody could tell the database of their end."""
-    left = sorted(hold.row.id for tray in trays for hold in tray.holds)
-    if left:
-        named = ",".join(map(str, left[:NAMED_JOBS])) + (",..." if len(left) > NAMED_JOBS else "")
-        event(logging.ERROR, "jobs_left_to_recovery", count=len(left), job_ids=named)
 
 
 def _tell(

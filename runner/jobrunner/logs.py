@@ -6,6 +6,8 @@ import json
 import logging
 import re
 import sys
+import threading
+import traceback
 from collections.abc import Mapping, MutableMapping
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
@@ -98,6 +100,15 @@ def setup(log_format: str, level: int) -> None:
     logger.setLevel(level)
     logger.propagate = False
     logging.getLogger("psycopg").setLevel(logging.ERROR)  # it warns of connections that we know to be lost
+
+
+def log_death(args: threading.ExceptHookArgs) -> None:
+    """Log what ended a thread, with its traceback: in the place of threading.excepthook, which writes to stderr."""
+    if args.exc_type is SystemExit:
+        return
+    name = args.thread.name if args.thread is not None else None
+    lines = traceback.format_exception(args.exc_type, args.exc_value, args.exc_traceback)
+    event(logging.ERROR, "thread_died", thread=name, traceback="".join(lines).rstrip())
 
 
 def _parts(record: logging.LogRecord) -> tuple[str, dict[str, Any]]:

@@ -10,21 +10,21 @@ from time import monotonic
 from typing import Final
 from uuid import UUID
 
-import psycopg
-
 from jobrunner.bell import Bell
 from jobrunner.buckets import Buckets
 from jobrunner.db.process import check_tenants
 from jobrunner.db.producer import Open, open_jobs
 from jobrunner.db.session import Session
 from jobrunner.doorbell import Doorbell
+from jobrunner.ending import tell_left
 from jobrunner.errors import JobrunnerError, StuckError, UnfinishedError
 from jobrunner.floors import Floors
 from jobrunner.gate import Gate
 from jobrunner.keeper import Keeper
-from jobrunner.leaving import give_back, tell_left
+from jobrunner.leaving import give_back
 from jobrunner.logs import event
 from jobrunner.metrics import Meter
+from jobrunner.remainder import Remainder
 from jobrunner.schema import require_schema
 from jobrunner.shared import Hunger, Mode, Plan, Shared, Tally
 from jobrunner.signals import Signals
@@ -37,7 +37,6 @@ from jobrunner.wake import Wake
 TICK_SECONDS: Final = 0.2
 STILL_SECONDS: Final = 30.0  # a main loop that has not ticked for so long is stuck
 DRAIN_TICK_SECONDS: Final = 0.02
-COUNT_EVERY_SECONDS: Final = 0.5  # how often --drain-all counts what is left
 CALL_SECONDS: Final = 60.0  # a call of the runner's own that takes longer hangs on a dead connection (B51)
 CLAIM_SECONDS: Final = 1.0  # a claim that takes longer at the stop waits for a lock
 LEAVE_SECONDS: Final = 1.0  # for the keeper to pay what is owed and to sign off
@@ -70,8 +69,8 @@ class Pool:
         self._keeper = Keeper(shared, self._trays, self._retire)
         self._upkeep = Upkeep(shared)
         self._doorbell = Doorbell(shared, self._idle)
+        self._remainder = Remainder(shared)
         self._session = Session(plan.target, "pool")
-        self._counted_at = 0.0
         self._working = False
 
     def prepare(self) -> Sequence[Open]:
@@ -110,6 +109,8 @@ class Pool:
         event(logging.INFO, "runner_started", runner_id=self._plan.runner_id, kinds=",".join(self._plan.kinds))
         for thread in (*self._slots, self._keeper, self._upkeep, self._doorbell):
             thread.start()
+        if self._plan.mode is Mode.DRAIN_ALL:
+            self._remainder.start()
         self._working = True
         try:
             self._work(watch)
@@ -143,22 +144,10 @@ class Pool:
     def _drained(self) -> bool:
         """Whether a draining pool is through: nothing due or running, with --drain-all nothing to come either."""
         mode = self._plan.mode
-        if mode not in (Mode.DRAIN, Mode.DRAIN_ALL) or not self._shared.bell.all_idle:
+        # What the keeper gives back rings before it leaves its tray: look in this order.
+        if mode not in (Mode.DRAIN, Mode.DRAIN_ALL) or self._busy() or not self._shared.bell.all_idle:
             return False
-        return mode is Mode.DRAIN or self._nothing_left()
-
-    def _nothing_left(self) -> bool:
-        """Count what is left of the kinds; paused ones would keep us for ever."""
-        if monotonic() - self._counted_at < COUNT_EVERY_SECONDS:
-            return False
-        self._counted_at = monotonic()
-        try:
-            left = self._session.run(open_jobs(kinds=self._plan.kinds))
-        except psycopg.Error as error:
-            self._shared.outage.lost(error)
-            return False
-        self._shared.outage.back()
-        return not any(each.due or each.later or each.running for each in left if each.state != "paused")
+        return mode is Mode.DRAIN or self._remainder.nothing
 
     def _stop(self) -> None:
         """Claim no more; what runs may end."""
@@ -194,8 +183,7 @@ class Pool:
         slots = [slot for slot in self._slots if not (unfinished and slot.tray.empty)]
         for thread in (self._keeper, self._doorbell, *slots):
             thread.join(max(0.0, until - monotonic()))
-        tell_left(self._trays())
-        self._session.close()
+        tell_left([hold for tray in self._trays() for hold in tray.holds])
         event(logging.INFO, "runner_stopped", runner_id=self._plan.runner_id)
         return unfinished
 
@@ -206,15 +194,17 @@ class Pool:
         for thread in (self._keeper, self._upkeep, self._doorbell):
             if not thread.is_alive() and not self._shared.stop.is_set():
                 raise JobrunnerError(f"the {thread.name} died, see the log: start the runner again")
-        for slot in self._all_slots():
-            if not slot.is_alive() and not slot.retired and not self._shared.stop.is_set():
+        for slot in self._slots:
+            if not slot.is_alive() and not self._shared.stop.is_set():
                 self._replace(slot)
         for session in [slot.session for slot in self._all_slots()] + [self._keeper.session]:
             if session.busy_seconds > CALL_SECONDS and session.sever() is not None:
                 event(logging.ERROR, "call_hangs", session=session.name, seconds=CALL_SECONDS)
-        self._stuck = [slot for slot in self._stuck if slot.is_alive() or not slot.tray.empty]
-        if len(self._stuck) > self._plan.concurrency:
-            raise StuckError(f"{len(self._stuck)} handlers are stuck: the process ends, its jobs are recovered")
+        with self._lock:
+            self._stuck = [slot for slot in self._stuck if slot.is_alive() or not slot.tray.empty]
+        stuck = sum(slot.is_alive() for slot in self._stuck)
+        if stuck > self._plan.concurrency:
+            raise StuckError(f"{stuck} handlers are stuck: the process ends, its jobs are recovered")
 
     def _all_slots(self) -> list[Slot]:
         with self._lock:
@@ -225,17 +215,19 @@ class Pool:
 
     def _retire(self, tray: Tray) -> None:
         """Open a new slot in the place of one whose handler is stuck; called by the keeper."""
-        slot = next(slot for slot in self._all_slots() if slot.tray is tray)
-        slot.retired = True
-        with self._lock:
-            self._stuck.append(slot)
-        self._replace(slot)
+        self._replace(next(slot for slot in self._all_slots() if slot.tray is tray))
 
     def _replace(self, old: Slot) -> None:
         """Open a slot in the place of another; nobody sees it before it lives, since what is dead is replaced."""
         self._shared.gate.leave(old.worker_id)
+        self._shared.hunger.claimed(old.worker_id, full=False)
+        if self._plan.mode is Mode.ONCE:
+            self._shared.stop.set()  # it had its job
         new = Slot(self._shared, old.number)
         with self._lock:
+            if old not in self._slots:
+                return  # the main loop and the keeper have both seen it
             new.start()
             self._slots = [new if slot is old else slot for slot in self._slots]
+            self._stuck.append(old)
         event(logging.WARNING, "slot_replaced", slot=old.name, worker_id=new.worker_id)

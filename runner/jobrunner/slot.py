@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Sequence
 from time import monotonic
@@ -15,13 +14,12 @@ from jobrunner.db.session import Session
 from jobrunner.db.worker import claim_job, finish_and_claim, finish_jobs, release_jobs
 from jobrunner.ending import Ending, tell_finished, tell_released
 from jobrunner.job import ClaimedRow
-from jobrunner.logs import job_event
-from jobrunner.outage import Patience, first_line
-from jobrunner.outcome import Outcome, Verdict, run_handler
+from jobrunner.outage import Patience
+from jobrunner.outcome import Verdict, run_handler
 from jobrunner.shared import Mode, Shared, make_id
 from jobrunner.sizing import MAX_JOBS
 from jobrunner.steady import GivenUp, Steady
-from jobrunner.tray import Hold, Tray, leases
+from jobrunner.tray import Hold, State, Tray, leases
 
 THROTTLE_GROWTH: Final = 4  # a claim of which nothing may run is followed by one so many times larger
 QUICK_JOBS: Final = 50  # of which a claim takes so many take 2 ms each
@@ -38,7 +36,7 @@ class Slot(threading.Thread):
         self.session = Session(shared.plan.target, self.name)
         self.tray = Tray(self.session.sever)
         self.claiming = False  # a claim is under way: its rows are in no tray yet
-        self.retired = False  # its handler is stuck; another slot has taken its place
+        self._retired = False  # its job was taken away while the handler was stuck: another slot takes its place
         self._shared = shared
         self._patience = Patience(shared.outage, shared.dice)
         self._steady = Steady(self.session, self._patience, shared.over)
@@ -55,23 +53,30 @@ class Slot(threading.Thread):
 
     def run(self) -> None:
         """Work until the stop, and after it until what was begun has ended."""
-        while not self._through():
-            try:
-                self._turn()
-            except psycopg.Error as error:
-                self.claiming = False
-                # Results that are not in the database yet are worth waiting for; the next claim is not.
-                self._patience.failed(error, self._shared.stop if self.tray.empty else self._shared.over)
-            except GivenUp:
-                break
-        self._shared.hunger.claimed(self.worker_id, full=False)
-        self._shared.gate.leave(self.worker_id)
-        self.session.close()
+        try:
+            while not self._through():
+                self._try_turn()
+        finally:  # whatever ended it
+            self.tray.orphaned, self.claiming = True, False
+            self._shared.hunger.claimed(self.worker_id, full=False)
+            self._shared.gate.leave(self.worker_id)
+            self.session.close()
+
+    def _try_turn(self) -> None:
+        """Take a turn; a failure of the database is waited out."""
+        try:
+            self._turn()
+        except psycopg.Error as error:
+            self.claiming = False
+            # Results that are not in the database yet are worth waiting for; the next claim is not.
+            self._patience.failed(error, self._shared.stop if self.tray.empty else self._shared.over)
+        except GivenUp:
+            return  # the process ends
 
     def _through(self) -> bool:
         """Whether there is nothing left to do."""
         stopped = self._shared.stop.is_set() and self.tray.empty
-        return self.retired or self._shared.over.is_set() or stopped
+        return self._retired or self._shared.over.is_set() or stopped
 
     def _turn(self) -> None:
         """Finish what is done, claim, run what was claimed; or sleep when there is nothing."""
@@ -88,7 +93,7 @@ class Slot(threading.Thread):
         self._worked = self._worked or bool(rows)
         if self._shared.plan.mode is Mode.ONCE:
             self._shared.stop.set()
-        elif (not rows or self._was_all(rows, limit)) and not self._shared.bell.answer():
+        elif not self._retired and (not rows or self._was_all(rows, limit)) and not self._shared.bell.answer():
             self._sleep()
 
     def _was_all(self, rows: Sequence[ClaimedRow], limit: int) -> bool:
@@ -203,22 +208,17 @@ class Slot(threading.Thread):
         kind = hold.row.job_kind
         context = SlotContext(hold, self._steady, self._shared.kinds.ttl_seconds(kind))
         outcome = run_handler(self._shared.plan.handlers[kind], hold.row, context)
+        context.over = True
         self._meter.ran(kind, monotonic() - hold.started_at)
         if outcome.verdict is Verdict.DONE and not context.used:
             kept = self.tray.done(hold)
         elif kept := self.tray.settle(hold):
-            self._end(hold, context, outcome)
+            self._ending.end(hold, context, outcome)
+            self.tray.ended([hold])
         if not kept:
             self._ending.abandon(context)
+            self._retired = hold.state is State.TAKEN
         self._shared.sizing.ran(kind, monotonic() - hold.started_at)
-
-    def _end(self, hold: Hold, context: SlotContext, outcome: Outcome) -> None:
-        """End a job with a call of its own. When the database refuses that for good, recovery will see to the job."""
-        try:
-            self._ending.end(hold, context, outcome)
-        except psycopg.Error as error:
-            job_event(logging.ERROR, "end_refused", hold.row, error=first_line(error), sqlstate=error.sqlstate)
-        self.tray.ended([hold])
 
     def _finish(self, done: Sequence[Hold]) -> None:
         """Finish jobs whose handlers wrote nothing."""

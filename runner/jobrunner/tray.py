@@ -5,7 +5,7 @@ A slot and the keeper (at the end also the pool) both reach into a tray. Every j
     waiting --start--> running --done--> done --take_done--> settling --ended--> out
        |                  |--settle------------------------> settling
        |                  |--take (time is up, stop)-------> taken ----ended--> out
-       |                  `--lose (lease lost)-------------> lost -----ended--> out
+       |                  `--lose (lease lost)-------------> lost (out, though its handler may go on)
        `--withdraw (to be given back)----------------------> settling
 
 So a job is started or given back, never both, and each end has one owner: whoever moved it out of running or waiting.
@@ -33,7 +33,7 @@ class State(Enum):
     RUNNING = 2
     DONE = 3  # its handler returned; to be finished with others
     SETTLING = 4  # somebody is about to end it in the database
-    TAKEN = 5  # taken away from a handler that still runs
+    TAKEN = 5  # taken away from a handler that still runs; another slot opens in the place of this one
     LOST = 6  # its lease is lost while its handler runs
 
 
@@ -47,6 +47,7 @@ class Hold:
     started_at: float = 0.0
     cancelled: bool = False
     unsure: bool = False  # an end was sent whose answer got lost
+    finished: bool = False  # a chunk carried finish_job, and the handler goes on
 
 
 class Leases(TypedDict):
@@ -66,10 +67,11 @@ class Tray:
     """The claimed jobs of one slot."""
 
     def __init__(self, sever: Callable[[], Severed]) -> None:
+        self.orphaned = False  # the slot's thread has ended, and will do nothing more for what is here
         self._sever = sever  # cuts the slot's connection
         self._lock = threading.Lock()
         self._waiting: deque[Hold] = deque()
-        self._current: Hold | None = None
+        self._current: Hold | None = None  # whose handler runs; also when its lease is lost
         self._done: list[Hold] = []
         self._settling: set[Hold] = set()
 
@@ -99,21 +101,19 @@ class Tray:
     def done(self, hold: Hold) -> bool:
         """Note that the handler returned and wrote nothing; False when the job was taken away from it."""
         with self._lock:
-            if hold.state is not State.RUNNING:
-                return False
-            hold.state = State.DONE
-            self._current = None
-            self._done.append(hold)
-            return True
+            kept = self._leave_handler(hold)
+            if kept:
+                hold.state = State.DONE
+                self._done.append(hold)
+            return kept
 
     def settle(self, hold: Hold) -> bool:
         """Keep the running job for the caller to end; False when it was taken away from it."""
         with self._lock:
-            if hold.state is not State.RUNNING:
-                return False
-            self._move_to_settling([hold])
-            self._current = None
-            return True
+            kept = self._leave_handler(hold)
+            if kept:
+                self._move_to_settling([hold])
+            return kept
 
     def take_done(self) -> list[Hold]:
         """Hand over the jobs whose handlers returned, for the caller to finish."""
@@ -139,11 +139,16 @@ class Tray:
             return holds
 
     def take(self, hold: Hold) -> tuple[bool, Severed]:
-        """Take a running job away from its handler and cut its connection; False when it does not run any more."""
+        """Take a job away from its handler and cut its connection; False when it is not the slot's any more."""
         with self._lock:
-            if hold.state is not State.RUNNING:
+            if hold is not self._current:
                 return False, None
-            return True, self._take_current(State.TAKEN)
+            self._current = None
+            if hold.state is State.LOST:
+                hold.state = State.TAKEN
+                return False, None
+            self._settling.add(hold)
+            return True, self._cut(hold, State.TAKEN)
 
     def lose(self, holds: Iterable[Hold]) -> tuple[list[Hold], Severed]:
         """Drop jobs whose leases are lost; give those that were waiting or running, and the connection that was cut.
@@ -158,7 +163,7 @@ class Tray:
                     self._waiting.remove(hold)
                     hold.state = State.LOST
                 elif hold.state is State.RUNNING:
-                    severed = self._take_current(State.LOST)
+                    severed = self._cut(hold, State.LOST)
                 else:
                     continue
                 dropped.append(hold)
@@ -170,38 +175,46 @@ class Tray:
             self._settling.difference_update(holds)
 
     def running(self) -> Hold | None:
-        """The job whose handler runs."""
+        """The job whose handler runs, be its lease lost or not."""
         return self._current
 
     def due_for_beat(self, now_seconds: float, beat_seconds: Callable[[str], float]) -> list[Hold]:
-        """The jobs whose lease has to be extended: all that are here, since even what is done is not finished yet."""
-        return [hold for hold in self.holds if now_seconds - hold.beat_at >= beat_seconds(hold.row.job_kind)]
+        """The jobs whose lease has to be extended: all that are not finished yet, even if their handlers returned."""
+        return [
+            hold
+            for hold in self.holds
+            if now_seconds - hold.beat_at >= beat_seconds(hold.row.job_kind) and not hold.finished
+        ]
 
     @property
     def holds(self) -> list[Hold]:
         """All jobs that are here."""
         with self._lock:
-            current = [self._current] if self._current is not None else []
-            return [*self._waiting, *current, *self._done, *self._settling]
+            return [*self._waiting, *self._running(), *self._done, *self._settling]
 
     @property
     def empty(self) -> bool:
         """True when no job is here."""
         with self._lock:
-            return not (self._waiting or self._current or self._done or self._settling)
+            return not (self._waiting or self._running() or self._done or self._settling)
+
+    def _running(self) -> list[Hold]:
+        current = self._current
+        return [current] if current is not None and current.state is State.RUNNING else []
+
+    def _leave_handler(self, hold: Hold) -> bool:
+        """Note that a handler returned; False when its job was taken away from it, or lost."""
+        if hold is self._current:
+            self._current = None
+        return hold.state is State.RUNNING
 
     def _move_to_settling(self, holds: Sequence[Hold]) -> None:
         for hold in holds:
             hold.state = State.SETTLING
         self._settling.update(holds)
 
-    def _take_current(self, state: State) -> Severed:
+    def _cut(self, hold: Hold, state: State) -> Severed:
         """Part the running job from its handler. The slot cannot start the next one before the cut is made."""
-        hold = self._current
-        assert hold is not None
         hold.state = state
         hold.cancelled = True
-        self._current = None
-        if state is State.TAKEN:
-            self._settling.add(hold)
         return self._sever()

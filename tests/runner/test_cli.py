@@ -16,7 +16,7 @@ import pytest
 import incli
 from jobrunner import __version__, commands, logs
 from jobrunner.cli import execute
-from jobs import Connection, claim_one, enqueue, finish, job, make_kind, make_tenant, statuses, value
+from jobs import Connection, claim_one, enqueue, finish, job, make_kind, make_tenant, status, statuses, value
 from runnerkit import options, run
 
 pytestmark = pytest.mark.one_leg("18")
@@ -335,6 +335,17 @@ def test_cli_logs_json_with_the_fields_of_the_job(conn: Connection, dsn: str) ->
     assert (line["event"], line["level"], line["job_id"], line["attempt"]) == ("job_dead", "error", job_id, 1)
     assert line.keys() >= {"time", "job_kind", "tenant_id", "worker_id", "error", "where"}
     assert "hidden" not in err
+
+
+def test_cli_logs_what_ended_a_thread(conn: Connection, dsn: str) -> None:
+    """One line, in the form of the log; the job of the thread has failed, and the drain goes on."""
+    odd, good = enqueue(conn, make_kind(conn, "raises"), {"error": "odd"}), enqueue(conn, make_kind(conn, "noop"))
+    code, _, log = run(dsn, *options(["raises", "noop"], "--drain", "--log-format", "json", "--concurrency", "1"))
+    [died] = [line for line in map(json.loads, log.splitlines()) if line["event"] == "thread_died"]
+    assert (code, died["thread"], died["level"]) == (0, "slot-1", "error")
+    assert died["traceback"].endswith("AttributeError: 'Odd' object has no attribute 'seconds'")
+    assert job(conn, odd)["last_error"].startswith("SlotDied: ")
+    assert (status(conn, odd), status(conn, good)) == ("pending", "done")
 
 
 def test_cli_drain_tells_its_progress_in_plain_lines(conn: Connection, dsn: str) -> None:

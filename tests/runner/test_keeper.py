@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from jobrunner import keeper, pool
+from jobrunner import keeper, logs, pool, slot
+from jobrunner.ending import Ending
 from jobrunner.errors import Cancelled, StuckError, UnfinishedError
 from jobrunner.job import Context, Job
 from jobrunner.shared import Kinds
 from jobrunner.sizing import MAX_JOBS, Sizing
 from jobrunner.slot import Slot
 from jobs import Connection, actions, call, claim_one, enqueue, job, make_kind, make_tenant, status, statuses, value
-from runnerkit import eventually, serving
+from runnerkit import eventually, said, serving
 
 pytestmark = pytest.mark.one_leg("15")
 
@@ -178,6 +179,100 @@ def test_keeper_slot_that_is_being_opened_is_not_taken_for_a_dead_one(
     assert busy == [True], "it had to wait"
 
 
+def test_keeper_gives_back_what_stands_behind_a_handler_whose_limit_is_short(
+    conn: Connection, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_kind(conn, KIND, handler_timeout="0.3 seconds")
+    monkeypatch.setattr(Sizing, "limit", lambda sizing: MAX_JOBS)
+    gate = Gate()
+    with conn.transaction():
+        hung, behind = enqueue(conn, KIND, {"hang": True}), enqueue(conn, KIND)
+
+    def handler(job: Job, ctx: Context) -> None:
+        if job.payload:
+            gate(job, ctx)
+
+    with serving(dsn, {KIND: handler}):
+        eventually(lambda: (status(conn, hung), status(conn, behind)) == ("pending", "done"))
+        gate.out.set()
+
+
+def test_keeper_time_limit_holds_for_a_handler_whose_lease_is_lost(
+    conn: Connection, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that hangs is stopped by hand, and its handler does not look at ctx.cancelled."""
+    make_kind(conn, KIND, handler_timeout="2 seconds")
+    monkeypatch.setattr(Kinds, "beat_seconds", lambda kinds, job_kind: 0.3)
+    gate, hung = Gate(), enqueue(conn, KIND, {"hang": True})
+
+    def handler(job: Job, ctx: Context) -> None:
+        if job.payload:
+            gate(job, ctx)
+
+    with serving(dsn, {KIND: handler}) as served:
+        gate.entered()
+        call(conn, "stop_job", job_id=hung)
+        good = enqueue(conn, KIND)
+        eventually(lambda: status(conn, good) == "done")
+        assert served.pool.tally.lost == 1
+        gate.out.set()
+        eventually(lambda: not served.pool._stuck)
+    assert status(conn, hung) == "failed"
+
+
+def test_keeper_slot_whose_handler_hangs_does_not_waive_notifications(conn: Connection, dsn: str) -> None:
+    make_kind(conn, KIND, handler_timeout="0.3 seconds")
+    gate, job_id = Gate(), enqueue(conn, KIND)
+    with serving(dsn, {KIND: gate}) as served:
+        eventually(lambda: status(conn, job_id) == "pending")
+        eventually(lambda: served.pool._shared.hunger.hungry)
+        gate.out.set()
+
+
+def test_keeper_beats_on_while_an_end_waits_for_a_lock(
+    conn: Connection, dsn: str, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody has the row of a job open whose time is up: the leases of the others go on."""
+    make_kind(conn, "limited", handler_timeout="0.3 seconds")
+    monkeypatch.setattr(Kinds, "beat_seconds", lambda kinds, job_kind: 0.5)
+    gate, limited, other = Gate(), enqueue(conn, "limited"), enqueue(conn, KIND)
+    holder = connect()
+    with serving(dsn, {KIND: gate, "limited": gate}, concurrency=2):
+        with holder.transaction():
+            eventually(lambda: statuses(conn) == {"running": 2})
+            holder.execute("select 1 from mdm.aa_job where id = %s for update", (limited,))
+            waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and application_name = %s"
+            eventually(lambda: value(conn, waits, "jobrunner keeper"))
+            first = eventually(lambda: job(conn, other)["heartbeat_at"])
+            eventually(lambda: job(conn, other)["heartbeat_at"] > first)
+        eventually(lambda: status(conn, limited) == "pending")
+        gate.out.set()
+        eventually(lambda: status(conn, other) == "done")
+
+
+def test_keeper_does_not_miss_the_lease_of_a_job_that_its_handler_finished(
+    conn: Connection, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Kinds, "beat_seconds", lambda kinds, job_kind: 0.1)
+    gate, job_id = Gate(), enqueue(conn, KIND)
+
+    def handler(job: Job, ctx: Context) -> None:
+        if not job.payload:
+            with ctx.chunk() as chunk:
+                chunk.finish()
+        gate(job, ctx)
+
+    with serving(dsn, {KIND: handler}, concurrency=2) as served:
+        gate.entered()
+        other = enqueue(conn, KIND, {"long": True})
+        gate.entered()
+        first = eventually(lambda: job(conn, other)["heartbeat_at"])
+        eventually(lambda: job(conn, other)["heartbeat_at"] > first)
+        gate.out.set()
+        eventually(lambda: served.pool.tally.done == 2)
+    assert (status(conn, job_id), served.pool.tally.lost, gate.cancelled) == ("done", 0, [False, False])
+
+
 def test_keeper_more_stuck_handlers_than_slots_end_the_process(conn: Connection, dsn: str) -> None:
     make_kind(conn, KIND, handler_timeout="0.3 seconds")
     gate = Gate()
@@ -263,6 +358,92 @@ def test_b12_pool_recovers_the_jobs_of_a_dead_runner_at_its_start(conn: Connecti
     with serving(dsn, {KIND: lambda job, ctx: None}):
         eventually(lambda: status(conn, job_id) == "done")
     assert actions(conn, job_id) == ["job_enqueued", "job_done"]
+
+
+def dies(*arguments: Any) -> None:
+    raise MemoryError("a fault of ours")
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch, lines: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """Log what ends a thread, as the command does."""
+    monkeypatch.setattr(threading, "excepthook", logs.log_death)
+    return lines
+
+
+def test_keeper_ends_what_a_dead_slot_left(
+    conn: Connection, dsn: str, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
+) -> None:
+    """What waited is given back, what is done is finished, and the one that ran has failed."""
+    monkeypatch.setattr(Sizing, "limit", lambda sizing: MAX_JOBS)
+    ran: list[int] = []
+    original = slot.run_handler
+
+    def run_handler(handler: Any, row: Any, ctx: Any) -> Any:
+        return dies() if row.id == killer and row.attempts == 1 else original(handler, row, ctx)
+
+    monkeypatch.setattr(slot, "run_handler", run_handler)
+    with conn.transaction():
+        done = [enqueue(conn, KIND) for _ in range(3)]
+        killer = enqueue(conn, KIND)
+        waiting = [enqueue(conn, KIND) for _ in range(3)]
+    with serving(dsn, {KIND: lambda job, ctx: ran.append(job.id)}) as served:
+        eventually(lambda: statuses(conn) == {"done": 6, "pending": 1})
+        eventually(lambda: not served.pool._stuck)
+        tally = served.pool.tally
+        eventually(lambda: (tally.done, tally.failed, tally.released) == (6, 1, 3))
+    row = job(conn, killer)
+    assert (row["attempts"], row["last_error"]) == (1, keeper.SLOT_DIED)
+    assert sorted(ran) == sorted(done + waiting), "each ran once"
+    assert {(job(conn, job_id)["attempts"], job(conn, job_id)["releases"]) for job_id in waiting} == {(1, 1)}
+    [died] = said(logged, "thread_died")
+    assert (died["thread"], died["traceback"].splitlines()[-1]) == ("slot-1", "MemoryError: a fault of ours")
+    assert said(logged, "jobs_left_to_recovery") == []
+
+
+def test_keeper_leaves_to_recovery_what_a_dead_slot_was_ending(
+    conn: Connection, dsn: str, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Kinds, "beat_seconds", lambda kinds, job_kind: 0.3)
+    monkeypatch.setattr(Ending, "end", dies)
+    gate, job_id = Gate(), enqueue(conn, KIND, {"writes": True})
+
+    def handler(job: Job, ctx: Context) -> None:
+        if job.payload:
+            ctx.connection().execute("select 1")
+        else:
+            gate(job, ctx)
+
+    with serving(dsn, {KIND: handler}):
+        eventually(lambda: said(logged, "jobs_left_to_recovery"))
+        before = job(conn, job_id)
+        other = enqueue(conn, KIND)
+        gate.entered()
+        first = eventually(lambda: job(conn, other)["heartbeat_at"])
+        eventually(lambda: job(conn, other)["heartbeat_at"] > first)
+        assert job(conn, job_id) == before, "no heartbeat any more"
+        gate.out.set()
+        eventually(lambda: status(conn, other) == "done")
+    assert (before["status"], before["last_error"]) == ("running", None)
+    assert said(logged, "jobs_left_to_recovery") == [{"count": 1, "job_ids": str(job_id)}]
+    sessions = "select count(*) from pg_stat_activity where state = 'idle in transaction'"
+    assert value(conn, sessions) == 0, "the transaction of the dead slot holds the job's row"
+
+
+def test_pool_with_a_slot_that_dies_while_it_stops_ends_at_once(
+    conn: Connection, dsn: str, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
+) -> None:
+    gate, job_id = Gate(), enqueue(conn, KIND)
+    with serving(dsn, {KIND: gate}, grace_seconds=60.0) as served:
+        gate.entered()
+        monkeypatch.setattr(slot.Slot, "_clear", dies)
+        served.signals.count = 1
+        eventually(served.pool._shared.stop.is_set)
+        gate.out.set()
+        served.signals.count = 0
+        served.stop()
+    assert served.error is None
+    assert (status(conn, job_id), len(said(logged, "thread_died"))) == ("done", 1)
 
 
 def test_pool_replaces_a_slot_that_died(conn: Connection, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:

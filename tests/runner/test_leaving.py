@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from jobrunner import devserver, leaving, schema
+from jobrunner import devserver, ending, schema
 from jobrunner.devserver import Server
 from jobrunner.errors import UnfinishedError
 from jobrunner.job import ClaimedRow, Context, Job
@@ -59,9 +59,9 @@ def test_tell_left_names_the_first_and_counts_all(lines: pytest.LogCaptureFixtur
         return ClaimedRow._make([job_id, *[None] * (len(ClaimedRow._fields) - 1)])
 
     tray = Tray(lambda: None)
-    leaving.tell_left([tray])
+    ending.tell_left(tray.holds)
     assert said(lines, "jobs_left_to_recovery") == []
     tray.put([row(job_id) for job_id in range(1, 31)], 0.0)
-    leaving.tell_left([tray, Tray(lambda: None)])
+    ending.tell_left(tray.holds)
     [left] = said(lines, "jobs_left_to_recovery")
     assert left == {"count": 30, "job_ids": "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,..."}

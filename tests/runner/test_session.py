@@ -28,8 +28,8 @@ def opened(dsn: str) -> Iterator[Open]:
     """Open sessions, closed at the end."""
     sessions: list[Session] = []
 
-    def open_one(where: str = dsn, pooler: bool = False) -> Session:
-        sessions.append(Session(Target(where, pooler), "test"))
+    def open_one(where: str = dsn, pooler: bool = False, lock_seconds: float = 0) -> Session:
+        sessions.append(Session(Target(where, pooler), "test", lock_seconds=lock_seconds))
         return sessions[-1]
 
     yield open_one
@@ -93,6 +93,29 @@ def test_session_error_leaves_no_transaction_behind(opened: Open, pooler: bool) 
         session.run(ask("select 1/0"))
     assert session.status is TransactionStatus.IDLE
     assert session.run(ask("select 1")) == 1
+
+
+@pytest.mark.parametrize("pooler", [False, True])
+def test_session_with_a_limit_does_not_wait_for_a_lock(conn: Connection, opened: Open, pooler: bool) -> None:
+    session = opened(pooler=pooler, lock_seconds=0.1)
+    with conn.transaction():
+        conn.execute("lock table mdm.aa_job_kind in access exclusive mode")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            session.run(ask("select count(*)::text from mdm.aa_job_kind"))
+    assert int(session.run(ask("select count(*)::text from mdm.aa_job_kind"))) > 0
+
+
+def test_session_waits_for_a_thread_that_uses_its_connection(opened: Open) -> None:
+    session = opened()
+    given = session.begin(60)
+    ending = threading.Thread(target=session.rollback)
+    with given.lock:
+        ending.start()
+        ending.join(0.2)
+        assert ending.is_alive()
+        assert given.info.transaction_status.name == "INTRANS"
+    ending.join(30)
+    assert given.info.transaction_status.name == "IDLE"
 
 
 def test_session_maps_a_lost_lease_with_its_detail(conn: Connection, opened: Open) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from jobrunner import keeper
+from jobrunner import keeper, remainder
+from jobrunner.db.call import Call
 from jobrunner.errors import PermanentError, RetryLater, Snooze
 from jobrunner.job import Context, Job
 from jobrunner.shared import Mode
@@ -319,6 +320,45 @@ def test_slot_rolls_back_the_chunk_of_an_error_and_keeps_those_before(conn: Conn
     assert (name_of(conn, tenant), job(conn, job_id)["last_error"]) == ("first", "ValueError: broken")
 
 
+def test_slot_fails_a_job_whose_handler_left_a_chunk_open(conn: Connection, dsn: str) -> None:
+    """And when that is collected later, the transaction of the job that runs then is not rolled back."""
+    tenant = make_tenant(conn)
+    leaves, next_id = enqueue(conn, KIND, {"leaves": True}), enqueue(conn, KIND)
+
+    def handler(job: Job, ctx: Context) -> None:
+        if job.payload:
+            KEPT.append(ctx.chunk())
+            KEPT[-1].__enter__().connection.execute(MARK, ("left", tenant))
+        else:
+            ctx.connection().execute(MARK, ("next", tenant))
+            KEPT.clear()
+
+    drain(dsn, {KIND: handler})
+    assert job(conn, leaves)["last_error"] == "the handler left a chunk open: what was written in it is lost"
+    assert (status(conn, leaves), status(conn, next_id), name_of(conn, tenant)) == ("pending", "done", "next")
+
+
+def test_slot_refuses_its_connection_to_a_handler_that_has_returned(conn: Connection, dsn: str) -> None:
+    contexts: list[Context] = []
+    refused: list[str] = []
+    jobs = [enqueue(conn, KIND) for _ in range(2)]
+
+    def handler(job: Job, ctx: Context) -> None:
+        contexts.append(ctx)
+        for begin in (contexts[0].connection, contexts[0].chunk().__enter__) if len(contexts) > 1 else ():
+            try:
+                begin()
+            except RuntimeError as error:
+                refused.append(str(error))
+
+    drain(dsn, {KIND: handler})
+    assert [text.split(":")[0] for text in refused] == [
+        "connection() after the handler has returned",
+        "chunk() after the handler has returned",
+    ]
+    assert {status(conn, job_id) for job_id in jobs} == {"done"}
+
+
 def test_slot_error_after_the_finishing_chunk_changes_nothing(conn: Connection, dsn: str) -> None:
     job_id = enqueue(conn, KIND)
 
@@ -406,6 +446,47 @@ def test_slot_once_runs_one_job(conn: Connection, dsn: str) -> None:
         enqueue(conn, KIND)
     assert drain(dsn, {KIND: lambda job, ctx: None}, mode=Mode.ONCE).done == 1
     assert statuses(conn) == {"done": 1, "pending": 2}
+
+
+def test_slot_once_ends_when_its_job_hangs(conn: Connection, dsn: str) -> None:
+    make_kind(conn, KIND, handler_timeout="0.3 seconds")
+    jobs, out = [enqueue(conn, KIND) for _ in range(3)], threading.Event()
+    tally = drain(dsn, {KIND: lambda job, ctx: out.wait(30)}, mode=Mode.ONCE)
+    out.set()
+    assert (tally.failed, sum(job(conn, job_id)["attempts"] for job_id in jobs)) == (1, 1)
+
+
+def test_slot_drain_all_leaves_other_tenants_alone(conn: Connection, dsn: str) -> None:
+    tenant, other = make_tenant(conn), make_tenant(conn)
+    mine, theirs = enqueue(conn, KIND, tenant_id=tenant), enqueue(conn, KIND, tenant_id=other)
+    drain(dsn, {KIND: lambda job, ctx: None}, mode=Mode.DRAIN_ALL, tenant_ids=(tenant,))
+    assert (status(conn, mine), status(conn, theirs)) == ("done", "pending")
+
+
+def test_slot_drain_all_waits_for_retries_of_its_tenants(conn: Connection, dsn: str) -> None:
+    make_kind(conn, KIND, base_delay="1 second")
+    tenant, runs = make_tenant(conn), list[int]()
+    mine = enqueue(conn, KIND, tenant_id=tenant)
+
+    def handler(job: Job, ctx: Context) -> None:
+        runs.append(job.id)
+        if job.attempts == 1:
+            raise ValueError("once more")
+
+    drain(dsn, {KIND: handler}, mode=Mode.DRAIN_ALL, tenant_ids=(tenant,))
+    assert (status(conn, mine), runs) == ("done", [mine, mine])
+
+
+def test_slot_drain_all_ends_at_a_signal_though_its_count_hangs(
+    conn: Connection, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remainder, "open_jobs", lambda kinds: Call("select pg_sleep(60)::text", list))
+    counting = "from pg_stat_activity where application_name = 'jobrunner remainder' and query like '%%pg_sleep%%'"
+    with serving(dsn, {KIND: lambda job, ctx: None}, mode=Mode.DRAIN_ALL, grace_seconds=0.1) as served:
+        eventually(lambda: value(conn, f"select count(*) {counting} and %s", True))
+        served.stop()
+        ended = conn.execute(f"select pg_terminate_backend(pid) {counting} and %s", (True,)).fetchall()
+    assert ended == [(True,)], "the count did not hang any more: the test proves nothing"
 
 
 def test_slot_once_ends_when_nothing_is_due(dsn: str) -> None:

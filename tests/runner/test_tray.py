@@ -92,6 +92,16 @@ def test_tray_job_that_the_slot_ends_cannot_be_taken(tray: Tray, cut: Cut, end: 
     assert (hold.cancelled, cut.times) == (False, 0)
 
 
+def test_tray_job_that_is_lost_is_out_but_its_handler_is_known(tray: Tray, cut: Cut) -> None:
+    tray.put(rows(1), 0.0)
+    hold = started(tray)
+    tray.lose([hold])
+    assert (tray.empty, tray.holds, tray.running()) == (True, [], hold)
+    assert tray.take(hold) == (False, None)
+    assert (hold.state, tray.running(), tray.empty, cut.times) == (State.TAKEN, None, True, 1)
+    assert not tray.settle(hold)
+
+
 def test_tray_losing_a_waiting_job_cuts_nothing(tray: Tray, cut: Cut) -> None:
     tray.put(rows(2), 0.0)
     first, second = tray.due_for_beat(100.0, lambda kind: 1.0)

@@ -52,7 +52,7 @@ def detect(target: Target) -> Target:
         return replace(target, pooler=True)
 
 
-def connect(target: Target, name: str, **overrides: str | int) -> psycopg.Connection[Any]:
+def connect(target: Target, name: str, *, lock_seconds: float = 0, **overrides: str | int) -> psycopg.Connection[Any]:
     """Open an autocommit connection whose application_name is `jobrunner <name>`.
 
     Behind a pooler nothing is prepared and no startup options are sent (it would refuse them): every transaction
@@ -62,7 +62,8 @@ def connect(target: Target, name: str, **overrides: str | int) -> psycopg.Connec
     params: dict[str, Any] = {**DEFAULTS, "application_name": f"jobrunner {name}", **given, **overrides}
     if not target.pooler:
         options = given.get("options") or os.environ.get("PGOPTIONS", "")  # ours would hide those of the environment
-        params["options"] = f"{options} {ISOLATION}".strip()
+        limit = f"-c lock_timeout={lock_seconds * 1000:.0f}" if lock_seconds else ""
+        params["options"] = f"{options} {ISOLATION} {limit}".strip()
     conn = psycopg.connect("", autocommit=True, client_encoding="utf8", **params)
     conn.add_notice_handler(partial(_log_warning, name))
     if target.pooler:

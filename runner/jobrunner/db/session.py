@@ -26,6 +26,7 @@ T = TypeVar("T")
 BEGIN: Final = Call("begin isolation level read committed", nothing)
 COMMIT: Final = Call("commit", nothing)
 ROLLBACK: Final = Call("rollback", nothing)
+LOCK_TIMEOUT: Final = "select set_config('lock_timeout', %(ms)s, true)"
 # What a handler may leave behind in a session (B55): all of DISCARD ALL but plans and sequences.
 CLEAN: Final = (
     "close all; reset session authorization; reset role; reset all; unlisten *;"
@@ -61,9 +62,10 @@ class Cut:
 class Session:
     """One connection of one thread."""
 
-    def __init__(self, target: Target, name: str) -> None:
+    def __init__(self, target: Target, name: str, *, lock_seconds: float = 0) -> None:
         self.name = name
         self._target = target
+        self._lock_seconds = lock_seconds  # a call waits no longer for a lock; 0 = as long as it takes
         self._lock = threading.Lock()  # between the owner's open and close and another thread's sever
         self._conn: psycopg.Connection[Any] | None = None
         self._severed = False
@@ -75,7 +77,7 @@ class Session:
         if conn is not None and not self._severed and not conn.closed and conn.autocommit:
             return conn
         self.close()
-        conn = connect(self._target, self.name)
+        conn = connect(self._target, self.name, lock_seconds=self._lock_seconds)
         with self._lock:
             self._conn, self._severed = conn, False
         return conn
@@ -128,7 +130,7 @@ class Session:
         with self._own_call() as conn:
             if not self._target.pooler:
                 return read(send(conn, call), call)
-            return _in_transaction(conn, call)
+            return _in_transaction(conn, call, self._lock_seconds)
 
     def run_alone(self, call: Call[T]) -> T:
         """Run a call that commits by itself and so may stand in no transaction block (a procedure)."""
@@ -198,10 +200,11 @@ class Session:
             self.close()
 
 
-def _in_transaction(conn: psycopg.Connection[Any], call: Call[T]) -> T:
-    """Run the call in a transaction whose isolation level is named, in one round trip."""
+def _in_transaction(conn: psycopg.Connection[Any], call: Call[T], lock_seconds: float) -> T:
+    """Run the call in a transaction that names its settings by itself, in one round trip."""
     with conn.pipeline():
-        _, cursor, end = [send(conn, each) for each in (BEGIN, call, COMMIT)]
+        limit = [Call(LOCK_TIMEOUT, nothing, {"ms": f"{lock_seconds * 1000:.0f}"})] if lock_seconds else []
+        *_, cursor, end = [send(conn, each) for each in (BEGIN, *limit, call, COMMIT)]
     if end.statusmessage != "COMMIT":
         raise CommitLost("the transaction was rolled back instead of committed")
     return read(cursor, call)
@@ -213,7 +216,8 @@ def _script(conn: psycopg.Connection[Any], *parts: str | Call[Any]) -> None:
     By libpq itself, whose call gives the GIL back while it waits: a cursor costs a job with a transaction 0.2 ms more.
     """
     texts = [part if isinstance(part, str) else part.sql % _numbers(part.params) for part in parts]
-    result = conn.pgconn.exec_("; ".join(texts).encode())
+    with conn.lock:  # a thread that the handler left behind may be using it
+        result = conn.pgconn.exec_("; ".join(texts).encode())
     if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
         raise errors.error_from_result(result)
     if parts[-1] == COMMIT.sql and result.command_status != b"COMMIT":
