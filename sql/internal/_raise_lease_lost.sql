@@ -23,7 +23,7 @@ begin
     when v_status = 'failed' then 'stopped'
     else 'already ended by this lease'
   end;
-  perform mdm._raise('MJ001', format('lease lost on job %s', p_job_id), v_detail,
+  perform mdm._raise('MJ001', format('lease lost on job %s', coalesce(p_job_id::text, 'NULL')), v_detail,
     'Roll back: whoever holds the job now does its work. Do not repeat the call.');
 end
 $$;

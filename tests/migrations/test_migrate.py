@@ -185,6 +185,19 @@ def test_install_with_psql_stops_at_the_first_error(pg_server: PgServer, empty_d
     assert (done.returncode, done.stderr.count("ERROR")) == (3, 1)
 
 
+def test_install_with_psql_does_not_take_a_newer_schema_back(pg_server: PgServer, fresh_dsn: str) -> None:
+    newer = schema.SCHEMA_VERSION + 1
+    function = f"create or replace function mdm.job_schema_version() returns int language sql as 'select {newer}'"
+    with psycopg.connect(fresh_dsn, autocommit=True) as conn:
+        conn.execute(function.encode())
+    before = dump(pg_server.server, fresh_dsn)
+    command = [program(pg_server.server, "psql"), "-X", "-q", "-d", fresh_dsn, "-f", ROOT / "sql" / "install.sql"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert f"version {newer}, newer than this one, which is {schema.SCHEMA_VERSION}" in done.stderr
+    assert dump(pg_server.server, fresh_dsn) == before
+
+
 def test_migrate_that_meets_a_locked_table_gives_up_and_leaves_all_as_it_was(
     pg_server: PgServer, fresh_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
