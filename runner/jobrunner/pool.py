@@ -15,6 +15,7 @@ from jobrunner.buckets import Buckets
 from jobrunner.db.process import check_tenants
 from jobrunner.db.producer import Open, open_jobs
 from jobrunner.db.session import Session
+from jobrunner.db.worker import extend_jobs
 from jobrunner.doorbell import Doorbell
 from jobrunner.ending import tell_left
 from jobrunner.errors import JobrunnerError, StuckError, UnfinishedError
@@ -80,6 +81,7 @@ class Pool:
         """
         try:
             require_schema(self._session.connection())
+            self._session.run(extend_jobs(job_ids=[], lease_nos=[]))  # whoever may not work is told before a claim
             self._keeper.refresh()
             if self._plan.tenant_ids:
                 self._check_tenants(self._plan.tenant_ids)
@@ -183,9 +185,10 @@ class Pool:
         slots = [slot for slot in self._slots if not (unfinished and slot.tray.empty)]
         for thread in (self._keeper, self._doorbell, *slots):
             thread.join(max(0.0, until - monotonic()))
-        tell_left([hold for tray in self._trays() for hold in tray.holds])
+        left = [hold for tray in self._trays() for hold in tray.holds]  # also of a claim that came back meanwhile
+        tell_left(left)
         event(logging.INFO, "runner_stopped", runner_id=self._plan.runner_id)
-        return unfinished
+        return unfinished or bool(left)
 
     # -- looking after the threads
 

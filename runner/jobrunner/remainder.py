@@ -23,14 +23,24 @@ class Remainder(threading.Thread):
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(name="remainder", daemon=True)
-        self.nothing = False  # nothing was left at the last count, and nobody has worked since
+        self._nothing_at: int | None = None  # how many runs had ended when a count found nothing
         self._session = Session(shared.plan.target, self.name)
         self._shared = shared
+
+    @property
+    def nothing(self) -> bool:
+        """Whether nothing was left at the last count, and no run has ended since: its job may have to come again."""
+        return self._nothing_at == self._ended
+
+    @property
+    def _ended(self) -> int:
+        return self._shared.tally.ran + self._shared.tally.released
 
     def run(self) -> None:
         """Count until the stop."""
         while not self._shared.stop.wait(COUNT_EVERY_SECONDS):
-            self.nothing = self._shared.bell.all_idle and self._is_nothing()
+            ended = self._ended
+            self._nothing_at = ended if self._shared.bell.all_idle and self._is_nothing() else None
         self._session.close()
 
     def _is_nothing(self) -> bool:

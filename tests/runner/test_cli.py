@@ -435,6 +435,12 @@ def test_cli_role_without_rights_is_told_which_to_ask_for(refused: Refused, dsn:
     assert "grant a role such as mdm_worker" in line
 
 
+def test_cli_login_that_may_not_work_is_told_before_it_claims(refused: Refused, conn: Connection, dsn: str) -> None:
+    job_id = enqueue(conn, "reindex")
+    assert "mdm_worker" in refused(dsn.replace("postgres@", "test_mdm_admin@"), 1, "--kinds", "reindex")
+    assert (job(conn, job_id)["status"], job(conn, job_id)["attempts"]) == ("pending", 0)
+
+
 @pytest.mark.parametrize(
     ("role", "arguments", "wanted"),
     [

@@ -11,6 +11,7 @@ from jobrunner import devserver, ending, schema
 from jobrunner.devserver import Server
 from jobrunner.errors import UnfinishedError
 from jobrunner.job import ClaimedRow, Context, Job
+from jobrunner.pool import Pool
 from jobrunner.shared import Kinds
 from jobrunner.tray import Tray
 from jobs import Connection, enqueue, make_kind
@@ -52,6 +53,26 @@ def test_pool_names_the_jobs_that_slots_and_keeper_could_not_end(
     [left] = said(lines, "jobs_left_to_recovery")
     assert left == {"count": 4, "job_ids": ",".join(map(str, jobs))}
     assert said(lines, "jobs_done") == said(lines, "job_done") == []
+
+
+def test_pool_that_leaves_a_job_behind_says_so_by_its_end_too(
+    conn: Connection, dsn: str, lines: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a claim comes back after the pool has looked for the last time whether anybody has a job."""
+    job_id = enqueue(conn, make_kind(conn, "runs"))
+    inside, out = threading.Event(), threading.Event()
+
+    def handler(job: Job, ctx: Context) -> None:
+        inside.set()
+        out.wait(60)
+
+    with serving(dsn, {"runs": handler}) as served:
+        assert inside.wait(30)
+        monkeypatch.setattr(Pool, "_busy", lambda pool: False)
+        served.stop()
+        out.set()
+    assert isinstance(served.error, UnfinishedError)
+    assert said(lines, "jobs_left_to_recovery") == [{"count": 1, "job_ids": str(job_id)}]
 
 
 def test_tell_left_names_the_first_and_counts_all(lines: pytest.LogCaptureFixture) -> None:

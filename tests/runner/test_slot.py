@@ -477,6 +477,28 @@ def test_slot_drain_all_waits_for_retries_of_its_tenants(conn: Connection, dsn: 
     assert (status(conn, mine), runs) == ("done", [mine, mine])
 
 
+def test_slot_drain_all_does_not_trust_a_count_from_before_a_run_that_failed(
+    conn: Connection, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_kind(conn, KIND, base_delay="1 second")
+    count, jobs = remainder.Remainder._is_nothing, list[int]()
+
+    def count_before(mine: remainder.Remainder) -> bool:
+        found = count(mine)
+        if not jobs:
+            jobs.append(enqueue(conn, KIND))
+            eventually(lambda: job(conn, jobs[0])["last_error"])
+        return found
+
+    def handler(job: Job, ctx: Context) -> None:
+        if job.attempts == 1:
+            raise ValueError("once more")
+
+    monkeypatch.setattr(remainder.Remainder, "_is_nothing", count_before)
+    drain(dsn, {KIND: handler}, mode=Mode.DRAIN_ALL)
+    assert statuses(conn) == {"done": 1}
+
+
 def test_slot_drain_all_ends_at_a_signal_though_its_count_hangs(
     conn: Connection, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
