@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from dataclasses import dataclass
 from enum import Enum
@@ -38,12 +39,28 @@ DONE: Final = Outcome(Verdict.DONE)
 
 
 def run_handler(handler: Handler, row: ClaimedRow, context: Context) -> Outcome:
-    """Run the handler: the one place where that happens. Nothing that it raises gets out (invariant 6)."""
+    """Run the handler: the one place where that happens. Nothing that it raises gets out (invariant 6).
+
+    Nor does a child that it forked: that one would end the job of its parent, by its parent's connection.
+    """
+    pid = os.getpid()
     try:
         handler(Job.from_row(row), context)
+        outcome = DONE
     except BaseException as error:
+        outcome = _outcome_of_any(error)
+    if os.getpid() != pid:
+        os.write(2, f"a child that the handler forked came back from it: {outcome.text or 'returned'}\n".encode())
+        os._exit(1)
+    return outcome
+
+
+def _outcome_of_any(error: BaseException) -> Outcome:
+    """Say what an error means, also when the error cannot say it."""
+    try:
         return outcome_of(error)
-    return DONE
+    except BaseException as broken:
+        return failed(f"{type(error).__name__}, which cannot be read: {type(broken).__name__}")
 
 
 def outcome_of(error: BaseException) -> Outcome:

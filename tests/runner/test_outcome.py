@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from typing import Any
 
@@ -46,6 +47,51 @@ def test_outcome_of_any_exception_is_a_failure_to_be_tried_again(error: BaseExce
     assert (outcome.verdict, outcome.retryable, outcome.after_seconds) == (Verdict.FAILED, True, None)
     assert outcome.text == f"{type(error).__name__}: {error}"
     assert outcome.where.startswith(__file__)
+
+
+class Unreadable(Exception):
+    """An error that cannot even be written down."""
+
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+
+class BareSnooze(Snooze):
+    """A subclass that never called its parent."""
+
+    def __init__(self) -> None:
+        """Leave seconds and reason out."""
+
+
+def unreadable_reason() -> Snooze:
+    snooze = Snooze(1, "soon")
+    snooze.reason = Unreadable()  # type: ignore[assignment]
+    return snooze
+
+
+@pytest.mark.parametrize("error", [BareSnooze(), unreadable_reason()], ids=["bare", "unreadable"])
+def test_outcome_of_an_error_that_cannot_be_read_is_a_failure(error: BaseException) -> None:
+    outcome = ran(raiser(error))
+    assert (outcome.verdict, outcome.retryable) == (Verdict.FAILED, True)
+    assert outcome.text.startswith(f"{type(error).__name__}, which cannot be read: ")
+
+
+@pytest.mark.parametrize("error", [None, ValueError("no such program")], ids=["returns", "raises"])
+def test_child_that_a_handler_forked_does_not_come_back(
+    error: BaseException | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    codes = []
+
+    def handler(job: Job, ctx: Context) -> None:
+        if pid := os.fork():
+            codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        elif error is not None:
+            raise error
+
+    assert ran(handler) is DONE
+    assert codes == [1]
+    came_back = "returned" if error is None else "ValueError: no such program"
+    assert capfd.readouterr().err == f"a child that the handler forked came back from it: {came_back}\n"
 
 
 def test_outcome_of_permanent_error_is_not_tried_again() -> None:
