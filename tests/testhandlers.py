@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from time import monotonic, sleep
 
 import psycopg
@@ -55,11 +56,9 @@ def killer(job: Job, ctx: Context) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Odd(RetryLater):
-    """Does not say when."""
-
-    def __init__(self) -> None:
-        pass
+def saboteur(job: Job, ctx: Context) -> None:
+    """Make a fault in the runner: what its slot needs next is gone."""
+    vars(threading.current_thread())["_meter"] = None
 
 
 def raises(job: Job, ctx: Context) -> None:
@@ -70,7 +69,6 @@ def raises(job: Job, ctx: Context) -> None:
         "later": RetryLater(1, "later"),
         "snooze": Snooze(3600, "not now"),
         "exit": SystemExit(3),
-        "odd": Odd(),
     }[job.payload["error"]]
 
 
@@ -81,4 +79,5 @@ HANDLERS: dict[str, Handler] = {
     "loud": loud,
     "killer": killer,
     "raises": raises,
+    "saboteur": saboteur,
 }

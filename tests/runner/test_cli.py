@@ -339,13 +339,13 @@ def test_cli_logs_json_with_the_fields_of_the_job(conn: Connection, dsn: str) ->
 
 def test_cli_logs_what_ended_a_thread(conn: Connection, dsn: str) -> None:
     """One line, in the form of the log; the job of the thread has failed, and the drain goes on."""
-    odd, good = enqueue(conn, make_kind(conn, "raises"), {"error": "odd"}), enqueue(conn, make_kind(conn, "noop"))
-    code, _, log = run(dsn, *options(["raises", "noop"], "--drain", "--log-format", "json", "--concurrency", "1"))
+    fatal, good = enqueue(conn, make_kind(conn, "saboteur")), enqueue(conn, make_kind(conn, "noop"))
+    code, _, log = run(dsn, *options(["saboteur", "noop"], "--drain", "--log-format", "json", "--concurrency", "1"))
     [died] = [line for line in map(json.loads, log.splitlines()) if line["event"] == "thread_died"]
     assert (code, died["thread"], died["level"]) == (0, "slot-1", "error")
-    assert died["traceback"].endswith("AttributeError: 'Odd' object has no attribute 'seconds'")
-    assert job(conn, odd)["last_error"].startswith("SlotDied: ")
-    assert (status(conn, odd), status(conn, good)) == ("pending", "done")
+    assert died["traceback"].endswith("AttributeError: 'NoneType' object has no attribute 'ran'")
+    assert job(conn, fatal)["last_error"].startswith("SlotDied: ")
+    assert (status(conn, fatal), status(conn, good)) == ("pending", "done")
 
 
 def test_cli_drain_tells_its_progress_in_plain_lines(conn: Connection, dsn: str) -> None:
