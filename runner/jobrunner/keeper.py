@@ -17,7 +17,7 @@ from typing import Final
 import psycopg
 
 from jobrunner.db.call import LeaseLost
-from jobrunner.db.process import announce_runner, job_kind_settings, rate_limits
+from jobrunner.db.process import announce_runner, job_kind_settings, rate_limits, sign_off
 from jobrunner.db.session import Session
 from jobrunner.db.worker import extend_jobs, fail_job, finish_jobs, release_jobs
 from jobrunner.ending import tell_done, tell_failed, tell_finished, tell_left, tell_lost, tell_released
@@ -245,5 +245,4 @@ class Keeper(threading.Thread):
     def _sign_off(self) -> None:
         """Pay what is owed and take the process out of the registry."""
         self._pay()
-        plan = self._shared.plan
-        self.session.run(announce_runner(runner_id=plan.runner_id, kinds=(), tenant_ids=plan.tenant_ids, hungry=False))
+        self.session.run(sign_off(runner_id=self._shared.plan.runner_id))

@@ -12,10 +12,9 @@ from uuid import UUID
 
 from jobrunner.bell import Bell
 from jobrunner.buckets import Buckets
-from jobrunner.db.process import check_tenants
+from jobrunner.db.process import check_tenants, sign_off
 from jobrunner.db.producer import Open, open_jobs
 from jobrunner.db.session import Session
-from jobrunner.db.worker import extend_jobs
 from jobrunner.doorbell import Doorbell
 from jobrunner.ending import tell_left
 from jobrunner.errors import JobrunnerError, StuckError, UnfinishedError
@@ -81,7 +80,7 @@ class Pool:
         """
         try:
             require_schema(self._session.connection())
-            self._session.run(extend_jobs(job_ids=[], lease_nos=[]))  # whoever may not work is told before a claim
+            self._session.run(sign_off(runner_id=self._plan.runner_id))  # who may not work is told before a claim
             self._keeper.refresh()
             if self._plan.tenant_ids:
                 self._check_tenants(self._plan.tenant_ids)

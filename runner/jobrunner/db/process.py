@@ -38,7 +38,7 @@ class RateLimit(NamedTuple):
 def announce_runner(
     *, runner_id: str, kinds: Sequence[str], tenant_ids: Sequence[UUID] | None, hungry: bool
 ) -> Call[None]:
-    """Write this process into the registry of runners (design 5.5); no kinds = take it out."""
+    """Write this process into the registry of runners (design 5.5)."""
     return Call(
         """select mdm.announce_runner(p_runner_id => %(runner_id)s, p_kinds => %(kinds)s::text[],
              p_tenant_ids => %(tenant_ids)s::uuid[], p_hungry => %(hungry)s)""",
@@ -50,6 +50,11 @@ def announce_runner(
             "hungry": hungry,
         },
     )
+
+
+def sign_off(*, runner_id: str) -> Call[None]:
+    """Take this process out of the registry of runners, if it is there."""
+    return announce_runner(runner_id=runner_id, kinds=(), tenant_ids=None, hungry=False)
 
 
 def listen() -> Call[None]:
