@@ -45,7 +45,6 @@ class SlotContext:
         self.used = False  # the handler got the connection
         self.open = False  # connection() began the transaction that carries finish_job
         self.finish_sent = False  # a chunk sent finish_job; whether it was committed may not be known
-        self.finished = False  # a chunk committed finish_job
 
     def connection(self) -> psycopg.Connection[Any]:
         """Return the connection of the job's own transaction, opened at the first call (S5.1)."""
@@ -107,4 +106,4 @@ class SlotContext:
         row = self._hold.row
         self.finish_sent = True
         self._session.raw.commit(finish_job(job_id=row.id, lease_no=row.lease_no))
-        self.finished = self._hold.finished = True
+        self._hold.finished = True

@@ -36,7 +36,7 @@ class Ending:
     def end(self, hold: Hold, context: SlotContext, outcome: Outcome) -> None:
         """Tell the database how a run ended that needs a word of its own; what it refuses for good is recovered."""
         try:
-            if context.finished:
+            if hold.finished:
                 self._finished(hold, outcome)
             elif context.chunk_open:
                 self._end_badly(hold, context, failed(CHUNK_OPEN))
